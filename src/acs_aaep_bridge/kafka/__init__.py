@@ -1,0 +1,1 @@
+"""The shell around Kafka: sockets, tasks and the clock."""

@@ -1,0 +1,1 @@
+"""What the bridge tells its operators: metrics, logs and health."""
