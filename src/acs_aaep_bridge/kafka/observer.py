@@ -10,7 +10,8 @@ from typing import Any, Literal, Protocol
 from acs_aaep_bridge.core.model import StageName
 
 Result = Literal["emitted", "absorbed", "skipped", "rejected"]
-Role = Literal["consumer", "producer", "admin"]
+Role = Literal["consumer", "producer", "admin", "registry"]
+Block = Literal["out_of_range", "unreadable_state", "unreadable_record", "topic_changed", "unauthorized"]
 
 
 @dataclass(slots=True)
@@ -38,7 +39,11 @@ class BatchReport:
 
 
 class Observer(Protocol):
-    """Receives what happened. Every method returns at once and never raises."""
+    """Receives what happened. Every method returns at once and never raises.
+
+    It also writes the log lines for changes of readiness and of a connection, for dead letters (summed up over some
+    seconds), brakes, blocks, stalls, failed takes and failed or lost commits; `log` is for everything else.
+    """
 
     def batch_finished(self, report: BatchReport) -> None:
         """A batch is finished; the counters of the catalogue come from here."""
@@ -70,6 +75,18 @@ class Observer(Protocol):
     def braked(self, stage: StageName, topic: str, partition: int, code: str) -> None:
         """The brake stopped a partition; `code` is the most frequent dead-letter code of its window."""
 
+    def blocked(self, stage: StageName, topic: str, partition: int, reason: Block | None) -> None:
+        """A partition cannot go on without an operator; None: it can again."""
+
+    def restoring(self, stage: StageName, topic: str, partition: int, entries: int) -> None:
+        """A partition's state is being restored; `entries` more were read since the last call (0 at its start)."""
+
+    def taken(self, stage: StageName, topic: str, partition: int, outcome: Literal["ok", "failed"], seconds: float) -> None:
+        """An attempt to take a partition ended: fenced, restored and positioned, or not."""
+
+    def stalled(self, stage: StageName, topic: str, partition: int, seconds: float) -> None:
+        """The watchdog found lag and no commit progress for that long."""
+
     def dead_letter_failed(self, stage: StageName) -> None:
         """The dead-letter topic refused a record; nothing is skipped, the partition retries."""
 
@@ -77,7 +94,7 @@ class Observer(Protocol):
         """How late the event loop woke up."""
 
     def readiness(self, stage: StageName, reasons: Sequence[str]) -> None:
-        """Why the stage is not ready, in words; empty when it is."""
+        """Why the stage is not ready, in words; empty when it is. Repeated at least every 10 s: past 30 s it counts as stuck."""
 
     def log(self, level: Literal["debug", "info", "warning", "error"], event: str, **fields: Any) -> None:
         """A short dotted event name and its fields, never payload content."""
@@ -96,6 +113,10 @@ class NullObserver:
     def sessions_open(self, stage: StageName, topic: str, partition: int, count: int) -> None: ...
     def connected(self, role: Role, up: bool) -> None: ...
     def braked(self, stage: StageName, topic: str, partition: int, code: str) -> None: ...
+    def blocked(self, stage: StageName, topic: str, partition: int, reason: Block | None) -> None: ...
+    def restoring(self, stage: StageName, topic: str, partition: int, entries: int) -> None: ...
+    def taken(self, stage: StageName, topic: str, partition: int, outcome: Literal["ok", "failed"], seconds: float) -> None: ...
+    def stalled(self, stage: StageName, topic: str, partition: int, seconds: float) -> None: ...
     def dead_letter_failed(self, stage: StageName) -> None: ...
     def loop_lag(self, seconds: float) -> None: ...
     def readiness(self, stage: StageName, reasons: Sequence[str]) -> None: ...

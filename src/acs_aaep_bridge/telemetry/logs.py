@@ -1,0 +1,107 @@
+"""Structured logs on standard error: JSON unless a person is watching, never payload content."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+from collections.abc import Mapping, MutableMapping
+from typing import Any, Final, TextIO, cast
+
+import orjson
+import structlog
+
+from acs_aaep_bridge.config import Log
+from acs_aaep_bridge.telemetry.observer import Log as LogMethods
+
+_LEVELS: Final[Mapping[str, int]] = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+_FOREIGN_MESSAGE = 300
+_FRAMES = 5
+
+
+def configure(log: Log, stream: TextIO | None = None) -> LogMethods:
+    """Set up structlog and the standard library's logging, for the whole process; gives the bridge's own logger.
+
+    Libraries are heard from `warning` up (from `info` at level `debug`: below it aiokafka prints whole requests, records
+    included). Their messages are cut to the first line, and exceptions in them are reduced to their type, since the text of
+    a UnicodeDecodeError or of a future holds the bytes it failed on.
+    """
+    out = stream if stream is not None else sys.stderr
+    as_json = log.format == "json" or (log.format == "auto" and not out.isatty())
+    level = _LEVELS[log.level]
+    render = _render_json if as_json else structlog.dev.ConsoleRenderer(colors=out.isatty(), exception_formatter=_plain)
+    structlog.configure(
+        processors=[structlog.processors.add_log_level, _stamp(as_json), render],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(out),
+        cache_logger_on_first_use=False,
+    )
+    own = structlog.get_logger()
+    root = logging.getLogger()
+    root.handlers[:] = [_Foreign(own)]
+    root.setLevel(logging.INFO if log.level == "debug" else max(level, logging.WARNING))
+    logging.captureWarnings(True)
+    return cast("LogMethods", own)
+
+
+def _stamp(as_json: bool) -> Any:
+    return structlog.processors.TimeStamper(fmt="iso" if as_json else "%H:%M:%S", utc=as_json, key="time")
+
+
+def _render_json(_: object, __: str, fields: MutableMapping[str, Any]) -> str:
+    ordered = {key: fields.pop(key) for key in ("time", "level", "event") if key in fields}
+    return orjson.dumps({**ordered, **fields}, default=_named, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+def _named(value: object) -> str:
+    return str(value) if not isinstance(value, BaseException) else type(value).__name__
+
+
+def _plain(sio: TextIO, exc_info: Any) -> None:
+    sio.write(type(exc_info[1]).__name__)
+
+
+class _Foreign(logging.Handler):
+    """Puts a record of the standard library's logging into the structured log."""
+
+    def __init__(self, own: Any) -> None:
+        super().__init__()
+        self._own = own
+
+    def emit(self, record: logging.LogRecord) -> None:
+        fields: dict[str, Any] = {"logger": record.name, "message": _message(record)}
+        if record.exc_info and record.exc_info[1] is not None:
+            fields |= _error(record.exc_info[1])
+        write = self._own.error if record.levelno >= logging.ERROR else self._own.warning
+        (write if record.levelno >= logging.WARNING else self._own.info)("library.message", **fields)
+
+
+def _message(record: logging.LogRecord) -> str:
+    args = record.args
+    if isinstance(args, tuple):
+        args = tuple(_bare(arg) for arg in args)
+    try:
+        text = str(record.msg) % args if args else str(record.msg)
+    except Exception:  # an argument that cannot be printed must not take the process down
+        text = str(record.msg)
+    first, *_ = text.splitlines() or [""]
+    return first[:_FOREIGN_MESSAGE]
+
+
+def _bare(arg: object) -> object:
+    """Exceptions may quote what they failed on; broker errors and OS errors do not, and say what an operator needs."""
+    if isinstance(arg, BaseException) and not isinstance(arg, OSError) and not type(arg).__module__.startswith("aiokafka."):
+        return type(arg).__name__
+    return arg
+
+
+def _error(error: BaseException) -> dict[str, Any]:
+    """The exception's type and where it came from, innermost frame last; not its text."""
+    frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
+    where = [f"{frame.filename.rpartition('/')[2]}:{frame.lineno} {frame.name}" for frame in frames]
+    return {"error": type(error).__name__, "where": where}
