@@ -12,6 +12,7 @@ import orjson
 import structlog
 
 from acs_aaep_bridge.config import Log
+from acs_aaep_bridge.errors import BridgeError
 from acs_aaep_bridge.telemetry.observer import Log as LogMethods
 
 _LEVELS: Final[Mapping[str, int]] = {
@@ -36,7 +37,7 @@ def configure(log: Log, stream: TextIO | None = None) -> LogMethods:
     level = _LEVELS[log.level]
     render = _render_json if as_json else structlog.dev.ConsoleRenderer(colors=out.isatty(), exception_formatter=_plain)
     structlog.configure(
-        processors=[structlog.processors.add_log_level, _stamp(as_json), render],
+        processors=[structlog.processors.add_log_level, _stamp(as_json), _bare_fields, render],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(out),
         cache_logger_on_first_use=False,
@@ -53,13 +54,17 @@ def _stamp(as_json: bool) -> Any:
     return structlog.processors.TimeStamper(fmt="iso" if as_json else "%H:%M:%S", utc=as_json, key="time")
 
 
+def _bare_fields(_: object, __: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    return {key: _bare(value) for key, value in fields.items()}
+
+
 def _render_json(_: object, __: str, fields: MutableMapping[str, Any]) -> str:
-    ordered = {key: fields.pop(key) for key in ("time", "level", "event") if key in fields}
-    return orjson.dumps({**ordered, **fields}, default=_named, option=orjson.OPT_NON_STR_KEYS).decode()
-
-
-def _named(value: object) -> str:
-    return str(value) if not isinstance(value, BaseException) else type(value).__name__
+    first = {key: fields[key] for key in ("time", "level", "event") if key in fields}
+    ordered = {**first, **fields}
+    try:
+        return orjson.dumps(ordered, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+    except TypeError:  # an integer beyond 64 bits, a lone surrogate: the line matters more than the type
+        return orjson.dumps({key: ascii(value) for key, value in ordered.items()}).decode()
 
 
 def _plain(sio: TextIO, exc_info: Any) -> None:
@@ -82,9 +87,8 @@ class _Foreign(logging.Handler):
 
 
 def _message(record: logging.LogRecord) -> str:
-    args = record.args
-    if isinstance(args, tuple):
-        args = tuple(_bare(arg) for arg in args)
+    args: Any = record.args
+    args = tuple(map(_bare, args)) if isinstance(args, tuple) else _bare(args)
     try:
         text = str(record.msg) % args if args else str(record.msg)
     except Exception:  # an argument that cannot be printed must not take the process down
@@ -93,11 +97,24 @@ def _message(record: logging.LogRecord) -> str:
     return first[:_FOREIGN_MESSAGE]
 
 
-def _bare(arg: object) -> object:
-    """Exceptions may quote what they failed on; broker errors and OS errors do not, and say what an operator needs."""
-    if isinstance(arg, BaseException) and not isinstance(arg, OSError) and not type(arg).__module__.startswith("aiokafka."):
-        return type(arg).__name__
-    return arg
+def _bare(value: object) -> object:
+    """`value` without what may be payload: bytes become their length, exceptions their type.
+
+    Our own errors, broker errors and OS errors keep their text: they quote no record, and say what an operator needs.
+    """
+    match value:
+        case BridgeError() | OSError():
+            return str(value)
+        case BaseException():
+            return str(value) if type(value).__module__.startswith("aiokafka.") else type(value).__name__
+        case bytes() | bytearray() | memoryview():
+            return f"<{len(value)} bytes>"
+        case Mapping():
+            return {key: _bare(item) for key, item in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [_bare(item) for item in value]
+        case _:
+            return value
 
 
 def _error(error: BaseException) -> dict[str, Any]:
