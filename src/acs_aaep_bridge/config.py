@@ -15,7 +15,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationError,
+    WithJsonSchema,
+    model_serializer,
+    model_validator,
+)
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
@@ -28,8 +38,9 @@ _MILLIS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _BYTES = {None: 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
-def _duration(value: object) -> object:
-    if value in {0, "0"}:
+def read_duration(value: object) -> int:
+    """`20s`, `24h` and the like in milliseconds; 0 needs no unit. Raises ValueError with what to write instead."""
+    if value in (0, "0"):
         return 0
     match = _DURATION.fullmatch(value) if isinstance(value, str) else None
     if match is None:
@@ -46,6 +57,20 @@ def _size(value: object) -> object:
     return int(match[1]) * _BYTES[match[2]]
 
 
+def _written(value: int, units: Mapping[str, int]) -> str:
+    """`value` in the largest unit that leaves no remainder; 0 without one."""
+    factor, unit = max(((factor, unit) for unit, factor in units.items() if value and value % factor == 0), default=(1, ""))
+    return f"{value // factor}{unit}"
+
+
+def _written_duration(value: int) -> str:
+    return _written(value, _MILLIS)
+
+
+def _written_size(value: int) -> str:
+    return _written(value, {unit: factor for unit, factor in _BYTES.items() if unit})
+
+
 def _listed(value: object) -> object:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
@@ -60,11 +85,15 @@ def _mapped(value: object) -> object:
 
 
 Duration = Annotated[
-    int, BeforeValidator(_duration), WithJsonSchema({"type": ["string", "integer"], "pattern": r"^(\d+(ms|s|m|h|d)|0)$"})
+    int,
+    BeforeValidator(read_duration),
+    PlainSerializer(_written_duration, when_used="json"),
+    WithJsonSchema({"type": ["string", "integer"], "pattern": r"^(\d+(ms|s|m|h|d)|0)$", "maximum": 0}),
 ]
 Size = Annotated[
     int,
     BeforeValidator(_size),
+    PlainSerializer(_written_size, when_used="json"),
     WithJsonSchema({"type": ["string", "integer"], "pattern": r"^\d+(B|KiB|MiB|GiB)?$", "minimum": 0}),
 ]
 Topic = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
@@ -95,6 +124,10 @@ class Secret(Section):
         if (self.file is None) == (self.env is None):
             raise ValueError("name exactly one of file and env")
         return self
+
+    @model_serializer
+    def _reference(self) -> dict[str, str]:
+        return {"file": str(self.file)} if self.file is not None else {"env": str(self.env)}
 
     def read(self) -> str:
         """The secret's text without one final newline. Raises ConfigError if it cannot be had. Blocks to read a small file."""
@@ -433,8 +466,27 @@ def _parse(text: str) -> tuple[dict[str, Any], list[Problem]]:
         return {}, []
     if not isinstance(tree, dict):
         return {}, [Problem("", "the configuration is a mapping of sections, not a list or a single value")]
-    # A section whose options are all commented out reads as null; it means the defaults.
-    return {key: value for key, value in tree.items() if value is not None}, []
+    return _without_empty_sections(tree, Config), []
+
+
+def _without_empty_sections(tree: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
+    """A section whose options are all commented out reads as null; it means the defaults."""
+    kept: dict[str, Any] = {}
+    for key, value in tree.items():
+        inner = _nested(model, key)
+        if inner is not None and value is None:
+            continue
+        kept[key] = _without_empty_sections(value, inner) if inner is not None and isinstance(value, dict) else value
+    return kept
+
+
+def _nested(model: type[BaseModel], name: str) -> type[BaseModel] | None:
+    """The model of a section, None for an option (or a name that does not exist)."""
+    field = model.model_fields.get(name)
+    if field is None:
+        return None
+    kinds = (field.annotation, *getattr(field.annotation, "__args__", ()))
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
 
 
 def _overlay(tree: dict[str, Any], env: Mapping[str, str]) -> list[Problem]:
@@ -454,14 +506,10 @@ def _overlay(tree: dict[str, Any], env: Mapping[str, str]) -> list[Problem]:
 def _is_secret(parts: list[str]) -> bool:
     model: type[BaseModel] = Config
     for part in parts:
-        field = model.model_fields.get(part)
-        if field is None:
+        inner = _nested(model, part)
+        if inner is None:
             return False
-        inner = [kind for kind in (field.annotation, *getattr(field.annotation, "__args__", ())) if isinstance(kind, type)]
-        nested = [kind for kind in inner if issubclass(kind, BaseModel)]
-        if not nested:
-            return False
-        model = nested[0]
+        model = inner
     return model is Secret
 
 

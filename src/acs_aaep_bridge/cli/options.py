@@ -1,0 +1,80 @@
+"""The options that every command shares, and the configuration they give."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import click
+
+from acs_aaep_bridge.cli.program import DEBUG
+from acs_aaep_bridge.config import Config, load_file, read_duration
+from acs_aaep_bridge.errors import ConfigError, Problem
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def with_config(command: Callable[Concatenate[Config, P], T]) -> Callable[..., T]:
+    """Give a command `--config`, `--set`, `--log-level` and `--log-format`, and the checked configuration as first argument."""
+
+    @click.option(
+        "--config",
+        "config_file",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="The YAML configuration. Without it the defaults hold; BRIDGE_<SECTION>__<KEY> variables override both.",
+    )
+    @click.option(
+        "--set",
+        "overrides",
+        multiple=True,
+        metavar="SECTION.KEY=VALUE",
+        help="Override one option, e.g. --set acs.final_chain_hash=optional. May be given several times.",
+    )
+    @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="Short for --set log.level=…")
+    @click.option("--log-format", type=click.Choice(["auto", "json", "console"]), help="Short for --set log.format=…")
+    @click.pass_context
+    @functools.wraps(command)
+    def wrapped(
+        ctx: click.Context,
+        /,
+        *args: Any,
+        config_file: Path | None,
+        overrides: tuple[str, ...],
+        log_level: str | None,
+        log_format: str | None,
+        **kwargs: Any,
+    ) -> T:
+        ctx.meta[DEBUG] = log_level == "debug"
+        chosen = _pairs(overrides)
+        chosen |= {"log.level": log_level} if log_level else {}
+        chosen |= {"log.format": log_format} if log_format else {}
+        config = load_file(config_file, os.environ, chosen)
+        ctx.meta[DEBUG] = config.log.level == "debug"
+        return command(config, *args, **kwargs)
+
+    return wrapped
+
+
+def _pairs(overrides: tuple[str, ...]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for text in overrides:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise ConfigError([Problem(f"--set {text}", "write SECTION.KEY=VALUE")])
+        pairs[name] = value
+    return pairs
+
+
+def as_duration(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """Callback of an option that takes a duration as in the configuration (`90s`, `1h`): milliseconds."""
+    if value is None:
+        return None
+    try:
+        return read_duration(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
