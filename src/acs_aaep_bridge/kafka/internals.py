@@ -1,0 +1,224 @@
+"""Every private part of aiokafka that the bridge touches, and nothing else. Each has a test that fails when it changes.
+
+None of these blocks unless it is a coroutine; what they raise is aiokafka's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+import aiokafka.admin.client
+import aiokafka.client
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.client import AIOKafkaClient
+from aiokafka.conn import create_conn
+from aiokafka.errors import KafkaError, StaleMetadata, for_code
+from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.protocol.fetch import FetchRequest
+from aiokafka.protocol.metadata import MetadataRequest
+from aiokafka.protocol.offset import OffsetRequest
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+
+from acs_aaep_bridge.core.model import Headers
+
+READ_UNCOMMITTED = 0
+READ_COMMITTED = 1
+LATEST = -1
+EARLIEST = -2
+
+
+class _AskOnly(MetadataRequest):
+    """A metadata request that never makes the broker create the topics it names."""
+
+    def __init__(self, topics: list[str] | None = None, allow_auto_topic_creation: bool | None = None) -> None:
+        super().__init__(topics, allow_auto_topic_creation=bool(allow_auto_topic_creation))
+
+
+def forbid_topic_creation() -> None:
+    """Keep every aiokafka client of this process from creating topics by asking about them.
+
+    A topic that an operator deletes would otherwise come back at once, with the broker's default partition count.
+    """
+    for module in (aiokafka.client, aiokafka.admin.client):
+        vars(module)["MetadataRequest"] = _AskOnly
+
+
+async def probe(host: str, port: int, settings: Mapping[str, Any]) -> None:
+    """Connect, negotiate and authenticate with one broker, then hang up. Raises the first error as it is."""
+    options = {key: value for key, value in settings.items() if key.startswith(("sasl_", "ssl_", "security_"))}
+    connection = await create_conn(host, port, client_id=settings["client_id"], request_timeout_ms=10_000, **options)
+    connection.close()
+
+
+def repair_fetch_count(consumer: AIOKafkaConsumer) -> None:
+    """After `getmany` raised: its context manager does not count down then, and the poll-interval guard is off for good."""
+    subscription = consumer._subscription
+    subscription._fetch_count = 0
+    subscription._last_fetch_ended = time.monotonic()
+
+
+def keep_alive(consumer: AIOKafkaConsumer) -> None:
+    """What a poll does for a member with nothing to poll: stay within the poll interval, raise what went wrong behind it."""
+    assert consumer._coordinator is not None, "the consumer was started"
+    consumer._coordinator.check_errors()
+    with consumer._subscription.fetch_context():
+        pass
+
+
+def fetcher_failed(consumer: AIOKafkaConsumer) -> bool:
+    """Whether the background fetch task has died: `getmany` would wait for ever and say nothing."""
+    return bool(consumer._fetcher is not None and consumer._fetcher._fetch_task.done())
+
+
+def is_rebalancing(consumer: AIOKafkaConsumer) -> bool:
+    """Whether a rebalance is going on; `getmany` blocks while it is."""
+    return bool(consumer._subscription.reassignment_in_progress)
+
+
+def has_joined(consumer: AIOKafkaConsumer) -> bool:
+    """Whether the consumer is a member of its group with an assignment, be it an empty one."""
+    coordinator = consumer._coordinator
+    return bool(coordinator is not None and coordinator.generation > 0 and not is_rebalancing(consumer))
+
+
+async def stop_consumer(consumer: AIOKafkaConsumer, timeout: float) -> bool:
+    """Leave the group and close; after `timeout` seconds give up and cancel what is left. True if it ended by itself."""
+    task = asyncio.ensure_future(consumer.stop())
+    done, _ = await asyncio.wait([task], timeout=timeout)
+    if done:
+        with contextlib.suppress(Exception):
+            task.result()
+        return True
+    consumer._closed = True
+    await _cancel([task])
+    owners = [consumer._coordinator, consumer._fetcher, consumer._client]
+    await _cancel(_tasks_of([owner for owner in owners if owner is not None]))
+    await _close_client(consumer._client)
+    return False
+
+
+async def stop_producer(producer: AIOKafkaProducer, timeout: float) -> bool:
+    """Flush and close; after `timeout` seconds give up and cancel what is left. True if it ended by itself.
+
+    An open transaction is left to the next owner of its transactional id: nothing is aborted here.
+    """
+    task = asyncio.ensure_future(producer.stop())
+    done, _ = await asyncio.wait([task], timeout=timeout)
+    if done:
+        with contextlib.suppress(Exception):
+            task.result()
+        return True
+    producer._closed = True
+    await _cancel([task])
+    sender, accumulator = producer._sender, producer._message_accumulator
+    await _cancel(_tasks_of([sender, accumulator]))
+    await _close_client(producer.client)
+    accumulator.fail_all(KafkaError("the producer was given up"))
+    return False
+
+
+async def _close_client(client: AIOKafkaClient) -> None:
+    with contextlib.suppress(Exception):
+        async with asyncio.timeout(1):
+            await client.close()
+
+
+def _tasks_of(owners: Iterable[object]) -> list[asyncio.Task[Any]]:
+    """Running tasks whose coroutine is a method of one of `owners`: aiokafka keeps some of them in local variables only."""
+    wanted = {id(owner) for owner in owners}
+    found = []
+    for task in asyncio.all_tasks():
+        frame = getattr(task.get_coro(), "cr_frame", None)
+        if frame is not None and id(frame.f_locals.get("self")) in wanted:
+            found.append(task)
+    return found
+
+
+async def _cancel(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Cancel until they end: some of aiokafka's tasks answer the first cancellation by waiting for others."""
+    for _ in range(5):
+        pending = [task for task in tasks if not task.done()]
+        if not pending:
+            break
+        for task in pending:
+            task.cancel()
+        await asyncio.wait(pending, timeout=0.2)
+    for task in tasks:
+        if task.done() and not task.cancelled():
+            task.exception()
+
+
+def batch_builder(producer: AIOKafkaProducer, limit: int) -> BatchBuilder:
+    """An empty batch for `producer` that holds up to `limit` bytes before compression, however big its own batches are."""
+    accumulator = producer._message_accumulator
+    manager = producer._txn_manager
+    transactional = manager is not None and manager.transactional_id is not None
+    return BatchBuilder(limit, accumulator._compression_type, is_transactional=transactional)
+
+
+def batch_size(producer: AIOKafkaProducer, key: bytes | None, value: bytes | None, headers: Headers, timestamp: int) -> int:
+    """How many bytes a batch with this one record has on the wire, compressed as `producer` does."""
+    codec = producer._message_accumulator._compression_type
+    builder = DefaultRecordBatchBuilder(2, codec, 1, -1, -1, 0, 1 << 30)
+    builder.append(0, timestamp, key=key, value=value, headers=list(headers))
+    return len(builder.build())
+
+
+def partition_count(producer: AIOKafkaProducer, topic: str) -> int | None:
+    """How many partitions `topic` has by the producer's metadata; None while unknown."""
+    partitions = producer.client.cluster.partitions_for_topic(topic)
+    return len(partitions) if partitions else None
+
+
+async def list_offsets(
+    client: AIOKafkaClient, partitions: Iterable[TopicPartition], which: int, isolation: int
+) -> dict[TopicPartition, int]:
+    """The first (`EARLIEST`) or next (`LATEST`) offset of each partition; with `READ_COMMITTED` the last stable one.
+
+    Asks once; raises KafkaError when a leader is unknown or refuses. Partitions of unknown topics raise as well.
+    """
+    by_node: dict[int, dict[str, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
+    for tp in partitions:
+        leader = client.cluster.leader_for_partition(tp)
+        if leader is None or leader == -1:
+            client.add_topic(tp.topic)
+            client.force_metadata_update()
+            raise StaleMetadata(f"the leader of {tp.topic}-{tp.partition} is not known")
+        by_node[leader][tp.topic].append((tp.partition, which))
+    requests = [client.send(node, OffsetRequest(-1, isolation, list(topics.items()))) for node, topics in by_node.items()]
+    found: dict[TopicPartition, int] = {}
+    for response in await asyncio.gather(*requests):
+        for topic, answers in response.topics:
+            for partition, code, _timestamp, offset in answers:
+                if code:
+                    client.force_metadata_update()
+                    raise for_code(code)(f"{topic}-{partition}")
+                found[TopicPartition(topic, partition)] = offset
+    return found
+
+
+async def raw_fetch(
+    client: AIOKafkaClient, tp: TopicPartition, offset: int, max_bytes: int
+) -> tuple[bytes, list[tuple[int, int]]]:
+    """The log of one partition from `offset` on as the broker keeps it, with the aborted transactions (producer, first offset).
+
+    Reads committed data only. The first batch comes whole, however big it is; the last may be cut off.
+    """
+    leader = client.cluster.leader_for_partition(tp)
+    if leader is None or leader == -1:
+        client.add_topic(tp.topic)
+        raise StaleMetadata(f"the leader of {tp.topic}-{tp.partition} is not known")
+    request = FetchRequest(500, 1, max_bytes, READ_COMMITTED, [(tp.topic, [(tp.partition, offset, max_bytes)])])
+    response = await client.send(leader, request)
+    for _topic, partitions in response.topics:
+        for _partition, code, _highwater, *rest in partitions:
+            if code:
+                raise for_code(code)(f"{tp.topic}-{tp.partition}")
+            aborted = rest[2] if response.API_VERSION >= 11 else rest[-2]
+            return bytes(rest[-1] or b""), [(producer, first) for producer, first in aborted or ()]
+    raise StaleMetadata(f"{tp.topic}-{tp.partition} is missing from the answer")
