@@ -13,8 +13,8 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient
+from aiokafka.conn import collect_hosts
 from aiokafka.errors import AuthenticationFailedError, SaslAuthenticationFailed, UnsupportedSaslMechanismError
-from aiokafka.conn import collect_hosts  # type: ignore[attr-defined]
 
 from acs_aaep_bridge.config import Config, Kafka, OAuth, Secret, Tls
 from acs_aaep_bridge.errors import AuthorizationError, BrokerUnreachable, ConfigError, Problem
