@@ -306,7 +306,19 @@ class SchemaRegistry(Section):
     ca_file: Path | None = None
     cert_file: Path | None = None
     key_file: Path | None = None
-    timeout: Duration = 10_000
+    timeout: Annotated[Duration, Field(ge=100)] = 10_000
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if (self.username is None) != (self.password is None):
+            raise ValueError("basic authentication needs both username and password")
+        if self.username is not None and self.bearer_token is not None:
+            raise ValueError("name either username and password or bearer_token")
+        if (self.cert_file is None) != (self.key_file is None):
+            raise ValueError("a client certificate needs both cert_file and key_file")
+        if (self.ca_file or self.cert_file) and not (self.url or "").startswith("https:"):
+            raise ValueError("ca_file and cert_file need an https url")
+        return self
 
 
 class Content(Section):

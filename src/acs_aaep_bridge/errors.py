@@ -7,11 +7,13 @@
     │   ├── BrokerUnreachable
     │   ├── TopicError
     │   ├── AuthorizationError
-    │   └── CodecMissing
+    │   ├── CodecMissing
+    │   └── RegistryError     the schema registry: out of reach, no such schema, or not compatible
     ├── PartitionTakeError     exit 4   a partition could not be taken five times in ten minutes
     ├── StalledError           exit 5   no commit progress although there is lag
     ├── OwnershipLost          drop     the partition moved on: its open work is discarded, never committed
     ├── Braked                 block    too many rejected records in a row: the partition waits for an operator
+    ├── RegistryUnavailable    block    the schema registry gives no usable answer: asked again until it does
     ├── OffsetOutOfRange       block    the committed offset is no longer in the log
     └── UnreadableState        block    a changelog entry that this version cannot read
 
@@ -78,6 +80,10 @@ class CodecMissing(StartError):
     """A compression codec that the configuration names is not installed."""
 
 
+class RegistryError(StartError):
+    """The schema registry cannot be reached, lacks the schema, or refuses it as incompatible."""
+
+
 class PartitionTakeError(BridgeError):
     """A partition could not be taken over five times in ten minutes."""
 
@@ -96,6 +102,10 @@ class OwnershipLost(BridgeError):
 
 class Braked(BridgeError):
     """Too many records in a row were rejected; the partition is paused until a restart."""
+
+
+class RegistryUnavailable(BridgeError):
+    """The schema registry gave no usable answer; the records that need it wait."""
 
 
 class OffsetOutOfRange(BridgeError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import date, timedelta
 from io import BytesIO
 from uuid import UUID
@@ -57,49 +57,54 @@ class AvroReader:
         return value
 
 
-Reader = Callable[..., Json]
+Schema = dict[str, Json] | None  # what fastavro hands to a reader
+Reader = Callable[[Json, Schema, Schema], Json]
 
 
-def _present(value: Json, _schema: Mapping[str, Json], _reader: object = None) -> Json:
+def _ours(written: Schema) -> Json:
+    return written["bridge"] if written else None
+
+
+def _present(value: Json, _written: Schema, _wanted: Schema = None) -> Json:
     return {name: member for name, member in value.items() if member is not None}
 
 
-def _symbol(value: Json, schema: Mapping[str, Json], _reader: object = None) -> Json:
-    symbols = schema["bridge"]
+def _symbol(value: Json, written: Schema, _wanted: Schema = None) -> Json:
+    symbols = _ours(written)
     if not 0 <= value < len(symbols):
         raise NotJson("an enum's index is outside its symbols")
     return symbols[value]
 
 
-def _base64(value: Json, _schema: Mapping[str, Json], _reader: object = None) -> Json:
+def _base64(value: Json, _written: Schema, _wanted: Schema = None) -> Json:
     return b64encode(value).decode()
 
 
-def _decimal(value: Json, schema: Mapping[str, Json], _reader: object = None) -> Json:
+def _decimal(value: Json, written: Schema, _wanted: Schema = None) -> Json:
     """Exact: every digit of the scale is kept, as the writer meant it."""
     number = int.from_bytes(value, "big", signed=True)
-    scale: int = schema["bridge"]
+    scale: int = _ours(written)
     digits = str(abs(number)).rjust(scale + 1, "0")
     text = f"{digits[:-scale]}.{digits[-scale:]}" if scale else digits
     return f"-{text}" if number < 0 else text
 
 
-def _finite(value: Json, _schema: Mapping[str, Json], _reader: object = None) -> Json:
+def _finite(value: Json, _written: Schema, _wanted: Schema = None) -> Json:
     if not math.isfinite(value):
         raise NotJson("a number is NaN or infinite, which JSON cannot express")
     return value
 
 
-def _uuid(value: Json, _schema: Mapping[str, Json], _reader: object = None) -> Json:
+def _uuid(value: Json, _written: Schema, _wanted: Schema = None) -> Json:
     return str(UUID(bytes=value))
 
 
-def _date(value: Json, _schema: Mapping[str, Json], _reader: object = None) -> Json:
+def _date(value: Json, _written: Schema, _wanted: Schema = None) -> Json:
     return (_EPOCH_DAY + timedelta(days=value)).isoformat()
 
 
 def _instant(digits: int, zone: str) -> Reader:
-    def read(value: Json, _schema: Mapping[str, Json], _reader: object = None) -> Json:
+    def read(value: Json, _written: Schema, _wanted: Schema = None) -> Json:
         seconds, fraction = divmod(value, 10**digits)
         return f"{format_timestamp(seconds * 1000)[:19]}.{fraction:0{digits}d}{zone}"
 
@@ -107,7 +112,7 @@ def _instant(digits: int, zone: str) -> Reader:
 
 
 def _time(digits: int) -> Reader:
-    def read(value: Json, _schema: Mapping[str, Json], _reader: object = None) -> Json:
+    def read(value: Json, _written: Schema, _wanted: Schema = None) -> Json:
         seconds, fraction = divmod(value, 10**digits)
         if not 0 <= seconds < 86_400:
             raise NotJson("a time of day is outside the day")

@@ -96,8 +96,9 @@ class _Walk:
         if not isinstance(node, dict):
             raise UnusableSchema("it holds something that is no Avro type")
         kind = node.get("type")
-        if not isinstance(kind, str):
-            return self.visit(kind, namespace, depth + 1)
+        return self._object(kind, node, namespace, depth) if isinstance(kind, str) else self.visit(kind, namespace, depth + 1)
+
+    def _object(self, kind: str, node: Mapping[str, Json], namespace: str, depth: int) -> Shape:
         if kind in _WIDTHS:
             return _primitive(kind, node)
         if kind in _NAMED:

@@ -118,21 +118,21 @@ class Clients:
         return self._context[1]
 
 
-def ssl_context(tls: Tls) -> ssl.SSLContext:
-    """A client context that verifies the broker. Raises ConfigError naming the option whose file cannot be used."""
+def ssl_context(tls: Tls, section: str = "kafka.tls") -> ssl.SSLContext:
+    """A client context that verifies the server. Raises ConfigError naming the option whose file cannot be used."""
     try:
         context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=tls.ca_file)
     except (OSError, ssl.SSLError) as error:
-        raise ConfigError([Problem("kafka.tls.ca_file", f"{tls.ca_file} cannot be used: {_why(error)}")]) from None
+        raise ConfigError([Problem(f"{section}.ca_file", f"{tls.ca_file} cannot be used: {_why(error)}")]) from None
     context.check_hostname = tls.check_hostname
     if tls.cert_file is not None:
-        password = _secret(tls.key_password, "kafka.tls.key_password") if tls.key_password else ""
+        password = _secret(tls.key_password, f"{section}.key_password") if tls.key_password else ""
         try:
             # An empty password makes OpenSSL fail on an encrypted key; without one it would ask on the terminal.
             context.load_cert_chain(tls.cert_file, tls.key_file, password)
         except (OSError, ssl.SSLError) as error:
             message = f"{tls.cert_file} with {tls.key_file} cannot be used: {_why(error)}"
-            raise ConfigError([Problem("kafka.tls.cert_file", message)]) from None
+            raise ConfigError([Problem(f"{section}.cert_file", message)]) from None
     return context
 
 
