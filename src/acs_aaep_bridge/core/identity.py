@@ -22,6 +22,7 @@ _MAX_MS = (datetime.max - _EPOCH) // _MILLISECOND
 _DATE_TIME = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]+))?(?:[Zz]|([+-])([0-9]{2}):([0-9]{2}))"
 )
+_NOT_DIGIT = re.compile(r"[^0-9]")
 _DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
@@ -88,23 +89,33 @@ def timestamp_ms(text: str) -> int | None:
     None when it cannot be represented: year 0000, or outside the years 1 to 9999 once its offset is applied.
     The format is a precondition (`is_timestamp`, or a schema that asserts it); other text may raise ValueError.
     """
-    leap = text[17:19] == "60"
     try:
-        base = datetime.fromisoformat(text[:17] + "59" if leap else text[:19])
+        ms = _whole_second(text[:19])
     except ValueError:
         if text[:4] == "0000":
             return None
-        raise
-    ms = (base - _EPOCH) // _MILLISECOND
-    zone = len(text) - 1 if text[-1] in "Zz" else len(text) - 6
-    if leap:
-        ms += 999
-    elif zone > 20:
-        ms += int(text[20 : min(zone, 23)].ljust(3, "0"))
-    if text[-1] not in "Zz":
-        offset = (int(text[-5:-3]) * 60 + int(text[-2:])) * 60_000
-        ms -= -offset if text[-6] == "-" else offset
+        ms = _whole_second(text[:17] + "59") + 999
+    else:
+        if text[19] == ".":
+            ms += _fraction(text[20:23])
+    if text[-1] in "Zz":
+        return ms
+    offset = (int(text[-5:-3]) * 60 + int(text[-2:])) * 60_000
+    ms += offset if text[-6] == "-" else -offset
     return ms if _MIN_MS <= ms <= _MAX_MS else None
+
+
+def _fraction(digits: str) -> int:
+    """Milliseconds of the three characters after the point, the last of which may belong to the offset."""
+    if not digits.isdecimal():
+        digits = _NOT_DIGIT.split(digits)[0]
+    return int(digits) * (1, 100, 10, 1)[len(digits)]
+
+
+@lru_cache(maxsize=4096)
+def _whole_second(text: str) -> int:
+    """Hooks of one moment share their second, and reading it is most of the work."""
+    return (datetime.fromisoformat(text) - _EPOCH) // _MILLISECOND
 
 
 def format_timestamp(ms: int) -> str:
@@ -115,5 +126,5 @@ def format_timestamp(ms: int) -> str:
 
 @lru_cache(maxsize=4096)
 def _second(seconds: int) -> str:
-    """Hooks of one moment share their second, and rendering it is most of the work."""
+    """The way back from `_whole_second`, kept for the same reason."""
     return (_EPOCH + timedelta(seconds=seconds)).isoformat()

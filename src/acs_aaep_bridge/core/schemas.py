@@ -84,11 +84,14 @@ def violations(validator: Validator, instance: Json) -> tuple[Violation, ...]:
 
 
 def pointer(path: Iterable[str | int]) -> str:
-    """The JSON pointer (RFC 6901) of a path; one that would be longer than 512 characters ends at an enclosing value."""
+    """The JSON pointer (RFC 6901) of a path.
+
+    It ends at an enclosing value where it would grow longer than 512 characters, or hold what a terminal could obey.
+    """
     text = ""
     for part in path:
         longer = text + "/" + str(part).replace("~", "~0").replace("/", "~1")
-        if len(longer) > _MAX_POINTER:
+        if len(longer) > _MAX_POINTER or not longer.isprintable():
             break
         text = longer
     return text
