@@ -86,7 +86,7 @@ class DistributionCollector(Collector):
         return [family]
 
 
-# The values of a label may depend on its neighbour; those metrics list their children, all others take the product.
+# Metrics whose children are not the product of their labels' closed sets list them here.
 _CHILDREN: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "events_total": tuple(product(CLOSED["stage"], METHODS, RESULTS)),
     "lifecycle_events_total": (
@@ -96,6 +96,7 @@ _CHILDREN: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "commits_total": tuple(product(CLOSED["stage"], COMMIT_OUTCOMES)),
     "partition_takes_total": tuple(product(CLOSED["stage"], TAKE_OUTCOMES)),
     "blocked_partitions": tuple(product(CLOSED["stage"], BLOCKS)),
+    "kafka_connected": (),  # a role that this configuration does not use must not look disconnected
 }
 
 
