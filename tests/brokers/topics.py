@@ -1,0 +1,116 @@
+"""Topics for a test: created, filled and read by an independent client."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from .process import until
+
+
+def unique(name: str) -> str:
+    """A topic or group name nobody else uses: brokers are shared by all tests of a run."""
+    return f"{name}-{uuid.uuid4().hex[:8]}"
+
+
+def create(bootstrap: str, topics: Mapping[str, int], config: Mapping[str, Mapping[str, str]] | None = None) -> None:
+    """Make topics with so many partitions each, and return when every partition has a leader."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    wanted = [NewTopic(name, count, -1, config=dict((config or {}).get(name, {}))) for name, count in topics.items()]
+    for future in admin.create_topics(wanted).values():
+        future.result(timeout=30)
+
+    def led() -> bool:
+        known = admin.list_topics(timeout=10).topics
+        return all(
+            name in known
+            and len(known[name].partitions) == count
+            and all(part.leader >= 0 for part in known[name].partitions.values())
+            for name, count in topics.items()
+        )
+
+    until(led, 30, f"leaders for {sorted(topics)}")
+
+
+def fill(bootstrap: str, topic: str, records: Iterable[tuple[bytes | None, bytes | None]], *, partition: int = -1) -> int:
+    """Publish (key, value) pairs, in order, and return how many once all are acknowledged."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "acks": "all", "message.max.bytes": 32 << 20})
+    failed: list[str] = []
+
+    def delivered(error: object, _message: object) -> None:
+        if error is not None:
+            failed.append(str(error))
+
+    count = 0
+    for key, value in records:
+        while True:
+            try:
+                producer.produce(topic, value, key, partition, on_delivery=delivered)
+            except BufferError:
+                producer.poll(0.1)
+            else:
+                break
+        count += 1
+    producer.flush(60)
+    assert not failed, failed[:3]
+    return count
+
+
+def committed(bootstrap: str, group: str, topic: str, partitions: int) -> dict[int, int]:
+    """The committed offset by partition; partitions without one are left out."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
+    try:
+        found = consumer.committed([TopicPartition(topic, number) for number in range(partitions)], timeout=20)
+    finally:
+        consumer.close()
+    return {one.partition: one.offset for one in found if one.offset >= 0}
+
+
+def ends(bootstrap: str, topic: str) -> dict[int, int]:
+    """The high watermark by partition."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": unique("ends"), "log_level": 0})
+    try:
+        numbers = consumer.list_topics(topic, timeout=20).topics[topic].partitions
+        return {number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=20)[1] for number in numbers}
+    finally:
+        consumer.close()
+
+
+def read_all(bootstrap: str, topic: str, *, committed_only: bool = True, timeout: float = 60.0) -> list[Message]:
+    """Everything in a topic up to its end at the time of the call, partition by partition in log order."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": unique("reader"),
+            "isolation.level": "read_committed" if committed_only else "read_uncommitted",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "fetch.message.max.bytes": 32 << 20,
+            "log_level": 0,
+        }
+    )
+    found: list[Message] = []
+    try:
+        numbers = consumer.list_topics(topic, timeout=20).topics[topic].partitions
+        consumer.assign([TopicPartition(topic, number, 0) for number in numbers])
+        open_partitions = set(numbers)
+
+        def finished() -> bool:
+            for message in consumer.consume(5_000, timeout=0.5):
+                error = message.error()
+                if error is None:
+                    found.append(message)
+                elif error.name() == "_PARTITION_EOF":
+                    open_partitions.discard(message.partition() or 0)
+                else:
+                    raise KafkaException(error)
+            return not open_partitions
+
+        until(finished, timeout, f"the end of {topic}", pause=0)
+    finally:
+        consumer.close()
+    return sorted(found, key=lambda message: (message.partition(), message.offset()))
