@@ -11,8 +11,8 @@ from typing import Final
 
 from acs_aaep_bridge.config import Config
 from acs_aaep_bridge.core import cloudevents
-from acs_aaep_bridge.core.decode import read
-from acs_aaep_bridge.core.model import Record, Reject, Violation, WriterSchema
+from acs_aaep_bridge.core.decode import Batch, elements, read
+from acs_aaep_bridge.core.model import Json, Record, Reject, Violation, WriterSchema
 from acs_aaep_bridge.core.signature import has_duplicate_keys
 from acs_aaep_bridge.core.writers import MAGIC, Unreadable, WriterSchemas
 
@@ -53,7 +53,9 @@ class Inputs:
         if value[:1] == MAGIC:
             return self._framed(value)
         if media in _AVRO_TYPES and value.lstrip(b" \t\r\n")[:1] not in (b"{", b"["):
-            return Unreadable("unsupported_format", "the record is Avro without a schema id: send it in the registry's wire format")
+            return Unreadable(
+                "unsupported_format", "the record is Avro without a schema id: send it in the registry's wire format"
+            )
         return value if attributes is not None or "json" in self._formats else _refused("json")
 
     def _framed(self, value: bytes) -> bytes | Reject | Unreadable:
@@ -71,13 +73,29 @@ class Inputs:
         if wrong := cloudevents.unsupported(media):
             return wrong
         document = read(value, self._outer)
-        if isinstance(document, Reject):
+        if type(document) is Reject:
             return document
-        if document.batch:
-            return cloudevents.data(list(document.requests))
         if self._strict and has_duplicate_keys(value):
             return DUPLICATE_KEYS
-        return cloudevents.data(document.requests[0])
+        return cloudevents.data(document)
+
+    def without_duplicates(self, content: Json | Batch, text: bytes) -> Json | Batch:
+        """What was read from `text`, each request in which an object names a member twice replaced by its Reject.
+
+        Parsers keep one of the two silently, so the signature could be checked on one request and another be meant. Where
+        no signature is checked the last member wins, as in most readers.
+        """
+        if not self._strict or type(content) is Reject:
+            return content
+        if type(content) is not Batch:
+            return DUPLICATE_KEYS if has_duplicate_keys(text) else content
+        parts = elements(text) or []
+        twice = [
+            type(request) is not Reject and has_duplicate_keys(part)
+            for request, part in zip(content.requests, parts, strict=True)
+        ]
+        requests = [DUPLICATE_KEYS if bad else request for request, bad in zip(content.requests, twice, strict=True)]
+        return content._replace(requests=requests)
 
 
 DUPLICATE_KEYS: Final = Reject(

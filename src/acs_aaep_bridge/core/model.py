@@ -61,7 +61,7 @@ class Emit(NamedTuple):
     """The event was accepted. An empty `outgoing` means it was absorbed: held, a repeat, or nothing to say.
 
     `method` is the hook's name as received (metrics map unknown ones to `other`). `notes` are of the closed set
-    `held duplicate late after_end orphan_result no_request clock_ahead inferred_start inferred_end superseded`.
+    `held duplicate late after_end orphan_result no_request clock_ahead inferred_start inferred_end superseded replayed`.
     `announced` has one (AAEP type, outcome or "") per lifecycle event in `outgoing`. `skew_ms` is the hook's own
     timestamp less the record's, `signature` its verdict (normalize stage only, else None).
     """

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from acs_aaep_bridge.config import Config
 from acs_aaep_bridge.core.decode import Batch, elements, fate, read
 from acs_aaep_bridge.core.encode import encode_json
+from acs_aaep_bridge.core.encode_avro import AvroEncoding
+from acs_aaep_bridge.core.inputs import Inputs
 from acs_aaep_bridge.core.model import (
     Emit,
+    HookEvent,
     Json,
     Origin,
     Outcome,
+    Outgoing,
     PartitionState,
     Record,
     Reject,
@@ -21,10 +26,17 @@ from acs_aaep_bridge.core.model import (
     WriterSchema,
 )
 from acs_aaep_bridge.core.normalize import normalize
+from acs_aaep_bridge.core.repeats import SeenRequests
 from acs_aaep_bridge.core.schemas import shipped
+from acs_aaep_bridge.core.signature import Verifier
 from acs_aaep_bridge.core.validate import RequestValidator
 
 _TOMBSTONE = (Skip("tombstone"),)
+
+DUPLICATE: Final = ("acs-duplicate", b"true")
+"""The header by which the replay guard marks a request that its session has shown before."""
+
+Encode = Callable[[Mapping[str, Json], Record, str], Outgoing]
 
 
 class Stateless:
@@ -49,29 +61,36 @@ class Stateless:
 
 
 class NormalizeStage:
-    """Raw records in, normalized events out. Keeps no state between records."""
+    """Raw records in, normalized events out. Keeps no state between records, but for the replay guard's."""
 
     name: StageName = "normalize"
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, inputs: Inputs, verifier: Verifier, encode: Encode) -> None:
         self._limits = config.limits
         self._topic = config.topics.normalized
+        self._guarded = config.input.replay_guard
         self._validator = RequestValidator(shipped(), config.acs)
+        self._inputs = inputs
+        self._verifier = verifier
+        self._encode = encode
 
     def new_state(self) -> PartitionState:
-        return Stateless()
+        return SeenRequests() if self._guarded else Stateless()
 
     def apply(self, record: Record, state: PartitionState, now: int) -> tuple[Outcome, ...]:
         if record.value is None:
             return _TOMBSTONE
-        content = read(record.value, self._limits)
+        text = self._inputs.text(record, record.value)
+        if isinstance(text, Reject):
+            return (text,)
+        content = self._inputs.without_duplicates(read(text, self._limits), text)
         if type(content) is Batch:
-            return self._batch(record, content)
-        return (self._one(record, content, 0),)
+            return self._batch(record, content, state)
+        return (self._one(record, content, 0, state),)
 
-    def _batch(self, record: Record, batch: Batch) -> tuple[Outcome, ...]:
+    def _batch(self, record: Record, batch: Batch, state: PartitionState) -> tuple[Outcome, ...]:
         """Every element stands alone: a bad one goes to the dead letters by itself, as its own bytes."""
-        outcomes = [self._one(record, request, index) for index, request in enumerate(batch.requests)]
+        outcomes = [self._one(record, request, index, state) for index, request in enumerate(batch.requests)]
         if any(isinstance(outcome, Reject) for outcome in outcomes):
             parts = elements(batch.payload) or [batch.payload] * len(outcomes)
             outcomes = [
@@ -80,28 +99,57 @@ class NormalizeStage:
             ]
         return tuple(outcomes)
 
-    def _one(self, record: Record, request: Json, element: int) -> Outcome:
+    def _one(self, record: Record, request: Json, element: int, state: PartitionState) -> Outcome:
         if settled := fate(request):
             return settled
         origin = Origin(record.topic, record.partition, record.offset, record.timestamp, element)
         event = self._validator.check(request, origin)
         if isinstance(event, Reject):
             return event
-        outgoing = encode_json(normalize(event), record, self._topic)
+        if self._verifier.mode != "off":
+            event = self._verified(event, request)
+            if isinstance(event, Reject):
+                return event
+        normalized = normalize(event)
+        outgoing = self._encode(normalized, record, self._topic)
+        notes: tuple[str, ...] = ()
+        if isinstance(state, SeenRequests) and state.repeated(normalized["session_id"], normalized["request_id"]):
+            outgoing = outgoing._replace(headers=(*outgoing.headers, DUPLICATE))
+            notes = ("replayed",)
         skew = event.occurred_at - record.timestamp if record.timestamp >= 0 else None
-        return Emit((outgoing,), event.method, (), (), skew, event.signature["status"])
+        return Emit((outgoing,), event.method, notes, (), skew, event.signature["status"])
+
+    def _verified(self, event: HookEvent, request: Json) -> HookEvent | Reject:
+        """The event with its signature's status, or why `signature.mode` does not let it pass."""
+        verdict = self._verifier.check(request)
+        refusal = self._verifier.refusal(verdict)
+        if refusal is not None:
+            return Reject("normalize", refusal.code, refusal.message, (refusal.violation,), event.method)
+        return event._replace(signature={**event.signature, "status": verdict.status})
+
+    def use_secrets(self, secrets: Mapping[str, bytes]) -> None:
+        """Check signatures with these secrets, by `key_id`, from the next record on."""
+        self._verifier.use(secrets)
 
     def wants(self, records: Sequence[Record]) -> frozenset[int]:
-        return frozenset()
+        return self._inputs.wants(records)
 
-    def learn(self, schema_id: int, schema: WriterSchema | None) -> None: ...
+    def learn(self, schema_id: int, schema: WriterSchema | None) -> None:
+        self._inputs.learn(schema_id, schema)
 
     def advance(self, state: PartitionState, now: int) -> tuple[Emit, ...]:
         return ()
 
 
-def build_stage(name: StageName, config: Config) -> Stage:
-    """The stage called `name`. Compiles its schemas, so build each once; blocks for some ten milliseconds."""
+def build_stage(
+    name: StageName, config: Config, *, secrets: Mapping[str, bytes] | None = None, avro_id: int | None = None
+) -> Stage:
+    """The stage called `name`. Compiles its schemas, so build each once; blocks for some ten milliseconds.
+
+    `secrets` are the shared secrets by `key_id`; `avro_id` is the id under which the registry has our Avro schema, which
+    `normalized.format: avro` needs: without one, events are written as JSON.
+    """
     if name == "normalize":
-        return NormalizeStage(config)
+        encode = encode_json if avro_id is None else AvroEncoding(avro_id)
+        return NormalizeStage(config, Inputs(config), Verifier(config.signature.mode, secrets), encode)
     raise NotImplementedError(name)

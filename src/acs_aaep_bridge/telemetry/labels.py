@@ -48,6 +48,7 @@ SESSION_NOTES: Final = (
     "superseded",
     "held",
     "clock_ahead",
+    "replayed",
 )
 
 DEAD_LETTER_CODES: Final = (
@@ -66,6 +67,10 @@ DEAD_LETTER_CODES: Final = (
     "self_parent",
     "parent_mismatch",
     "undecodable_headers",
+    "unsupported_format",
+    "unknown_schema",
+    "undecodable_avro",
+    "cloudevent_invalid",
     "output_too_large",
     "output_invalid",
 )
