@@ -69,7 +69,10 @@ def fate(request: Json) -> Skip | Reject | None:
 
 
 def elements(payload: bytes) -> list[bytes] | None:
-    """The bytes of each element of a JSON array, as received, without the blanks around them; None when it is not one."""
+    """The bytes of each element of a JSON array, as received, without the blanks around them.
+
+    None when brackets do not close or something follows; what lies between them is not judged.
+    """
     spans: list[bytes] = []
     depth, start, end = 0, 0, -1
     for token in _TOKENS.finditer(payload):
@@ -171,6 +174,8 @@ def _malformed(payload: bytes, error: orjson.JSONDecodeError) -> Reject:
 def _encoding_hint(payload: bytes) -> str:
     if not payload.strip(_BLANK):
         return " An empty value is not a tombstone: that is a null value."
+    if payload.startswith(b"\xef\xbb\xbf"):
+        return " Write it without a byte order mark."
     if b"\0" in payload[:4]:
         return " It looks like UTF-16, UTF-32 or a schema registry's wire format: see input.formats."
     return ""

@@ -33,6 +33,8 @@ def payload_hint(payload: Request, found: Sequence[Violation]) -> str:
     names = {violation.pointer.removeprefix("/params/payload/") for violation in found if violation.keyword != "required"}
     if any(name in payload and payload[name] is None for name in names):
         return "A member that is not known is left out, not null."
+    if any(name.startswith("arguments/") for name in names):
+        return 'Each argument is an object that holds its value: {"value": …}.'
     if any(name.endswith("session_id") for name in names):
         return "A subagent's session id is a UUID with its dashes."
     return ""
@@ -78,10 +80,13 @@ _FORMS: tuple[tuple[Callable[[Request], bool], str], ...] = (
         lambda request: "method" not in request and any(name.lower() == "method" for name in request),
         "Member names are case-sensitive: method is written in lower case.",
     ),
+    (
+        lambda request: "jsonrpc" in request and request.get("id") is None,
+        "A JSON-RPC notification (no id) is not an ACS request: give each request an id.",
+    ),
 )
 
 _MEMBERS: tuple[tuple[str, Callable[[Json], bool], str], ...] = (
-    ("/id", lambda value: value is None, "A JSON-RPC notification (no id) is not an ACS request: give each request an id."),
     ("/params/timestamp", _is_number, "timestamp is RFC 3339 text such as 2026-05-24T14:22:38.921Z, not a number."),
     (
         "/params/timestamp",
