@@ -185,10 +185,10 @@ def standard_stop(chance: random.Random, clock: Clock, size: int = 600) -> bytes
     message = stop(chance, clock, identifier(chance), identifier(chance), "completed")
     payload = message["params"]["payload"]
     del payload["subagent_step_count"]
-    payload["summary"]["value"] = "Found three call sites. Two were changed, one needs a review"
-    spare = size - len(encode(message))
-    assert spare >= 0
-    message["id"] += "0" * spare
+    text = "Found three call sites. Two were changed, one needs a review"
+    payload["summary"] = {"value": text, "provenance": {"provenance_id": "p1", "origin": "agent_generated"}}
+    message["id"] = ""
+    message["id"] = "0" * (size - len(encode(message)))
     return encode(message)
 
 
