@@ -52,6 +52,13 @@ class Node:
         return self.child is not None and self.child.running()
 
 
+def _cluster_id() -> str:
+    """A Kafka uuid that does not begin with `-`: the storage tool would take it for an option, one time in 64."""
+    while (found := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return found
+
+
 class Kafka:
     """A cluster of `nodes`, each broker and controller at once. Not thread-safe."""
 
@@ -73,7 +80,7 @@ class Kafka:
         self._classpath = jars.classpath(version)
         self._listeners = (Listener("PLAINTEXT", "PLAINTEXT"), *listeners)
         self._settings = dict(settings or {})
-        self._cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        self._cluster_id = _cluster_id()
         each = 1 + len(self._listeners)
         ports = free_ports(nodes * each)
         self.nodes = [
