@@ -15,6 +15,7 @@ import pytest
 from . import docker, jars
 from .embedded import EmbeddedBroker
 from .kafka import Kafka
+from .registry import SchemaRegistry
 from .secure import SecureKafka
 
 _REAL = frozenset({"kafka", "kafka_cluster", "secure_kafka"})
@@ -81,6 +82,20 @@ def secure_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKaf
         broker.stop()
 
 
+@pytest.fixture(scope="session")
+def schema_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SchemaRegistry]:
+    """A real schema registry; tests use subjects of their own."""
+    try:
+        registry = SchemaRegistry(tmp_path_factory.mktemp("registry"))
+    except jars.Unavailable as error:
+        _unavailable(error)
+    try:
+        registry.start()
+        yield registry
+    finally:
+        registry.stop()
+
+
 def _from_jars(tmp_path_factory: pytest.TempPathFactory, name: str, nodes: int) -> Kafka:
     try:
         return Kafka(tmp_path_factory.mktemp(name), nodes=nodes, heap="512m" if nodes == 1 else "384m")
@@ -90,5 +105,5 @@ def _from_jars(tmp_path_factory: pytest.TempPathFactory, name: str, nodes: int) 
 
 def _unavailable(error: jars.Unavailable) -> NoReturn:
     if os.environ.get("CI"):
-        pytest.fail(f"real Kafka is required in CI: {error}", pytrace=False)
-    pytest.skip(f"no real Kafka: {error}")
+        pytest.fail(f"real servers are required in CI: {error}", pytrace=False)
+    pytest.skip(f"cannot be run here: {error}")

@@ -10,7 +10,7 @@ import asyncio
 from base64 import b64encode
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Self
 from urllib.parse import quote
 
 import aiohttp
@@ -29,13 +29,6 @@ _NO_SUBJECT, _NO_VERSION, _NO_SCHEMA = 40401, 40402, 40403
 _ABSENT_FOR = 30.0
 _FIRST_WAIT, _LONGEST_WAIT = 0.25, 20.0
 _START_ATTEMPTS = 4
-
-
-class SchemaSource(Protocol):
-    """Where writers' schemas come from."""
-
-    async def schema(self, schema_id: int) -> WriterSchema | None:
-        """The schema with this id; None when there is none. Waits as long as it takes to know; cancel it to stop."""
 
 
 class Answer(NamedTuple):
@@ -76,11 +69,11 @@ class Registry:
         if self._session is not None:
             await self._session.close()
 
-    async def schema(self, schema_id: int) -> WriterSchema | None:
+    async def fetch(self, schema_id: int) -> WriterSchema | None:
         """The schema with this id, its references included; None when the registry says that it has none.
 
-        Waits until the registry answers. An answer of none stands for 30 seconds, since a schema may arrive after its
-        records.
+        Waits until the registry answers, however long; cancel it to stop. An answer of none stands for 30 seconds, since
+        a schema may arrive after its records.
         """
         if schema_id in self._known:
             return self._known[schema_id]
@@ -154,7 +147,7 @@ class Registry:
         ):
             with attempt:
                 try:
-                    found = await self._fetch(schema_id)
+                    found = await self._look_up(schema_id)
                 except (RegistryUnavailable, AuthorizationError, ConfigError) as error:
                     self._observer.connected("registry", up=False)
                     self._observer.log("warning", "registry.unavailable", schema_id=schema_id, error=str(error))
@@ -163,7 +156,7 @@ class Registry:
                 return found
         raise AssertionError("a retry without a limit ends in a result")
 
-    async def _fetch(self, schema_id: int) -> WriterSchema | None:
+    async def _look_up(self, schema_id: int) -> WriterSchema | None:
         answer = await self._request("GET", f"/schemas/ids/{schema_id}")
         if answer.status == 404 and answer.code in {_NO_SUBJECT, _NO_VERSION, _NO_SCHEMA}:
             return None
