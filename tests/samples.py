@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 
 from acs_aaep_bridge.config import Config, load
-from acs_aaep_bridge.core.model import Record
-from acs_aaep_bridge.core.stages import NormalizeStage
+from acs_aaep_bridge.core.model import Record, Stage
+from acs_aaep_bridge.core.stages import build_stage
 
 PARENT = "5c3f1b8e-9a0d-4c2e-8f4b-2d6a7e9c1b30"
 CHILD = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
@@ -67,5 +67,5 @@ def config(**overrides: str) -> Config:
     return load("", {}, {name.replace("__", "."): value for name, value in overrides.items()})
 
 
-def normalize_stage(**overrides: str) -> NormalizeStage:
-    return NormalizeStage(config(**overrides))
+def normalize_stage(**overrides: str) -> Stage:
+    return build_stage("normalize", config(**overrides))

@@ -12,7 +12,7 @@ from tests.samples import record
 
 from acs_aaep_bridge.core.hooks import HOOKS
 from acs_aaep_bridge.core.model import Emit, Outcome, Reject, Skip
-from acs_aaep_bridge.core.stages import NormalizeStage
+from acs_aaep_bridge.core.stages import build_stage
 from acs_aaep_bridge.telemetry.labels import DEAD_LETTER_CODES
 
 # Made by the lifecycle stage, by signature checks, or by the shell.
@@ -23,7 +23,7 @@ ELSEWHERE = {
 
 
 def outcomes(file: Path) -> tuple[Outcome, ...]:
-    stage = NormalizeStage(settings(file.parent))
+    stage = build_stage("normalize", settings(file.parent))
     return stage.apply(record(file.read_bytes()), stage.new_state(), 0)
 
 
