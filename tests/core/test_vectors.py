@@ -15,10 +15,10 @@ from acs_aaep_bridge.core.model import Emit, Outcome, Reject, Skip
 from acs_aaep_bridge.core.stages import build_stage
 from acs_aaep_bridge.telemetry.labels import DEAD_LETTER_CODES
 
-# Made by the lifecycle stage, by signature checks, or by the shell.
+# Made by the lifecycle stage or the shell, or by signatures and input formats, which are decided by more than the value.
 ELSEWHERE = {
     *("self_parent", "parent_mismatch", "output_invalid", "output_too_large", "undecodable_headers"),
-    *("signature_invalid", "signature_missing"),
+    *("signature_invalid", "signature_missing", "unsupported_format", "unknown_schema", "undecodable_avro", "cloudevent_invalid"),
 }
 
 
