@@ -65,14 +65,14 @@ class NormalizeStage:
 
     name: StageName = "normalize"
 
-    def __init__(self, config: Config, inputs: Inputs, verifier: Verifier, encode: Encode) -> None:
+    def __init__(self, config: Config, secrets: Mapping[str, bytes] | None = None, avro_id: int | None = None) -> None:
         self._limits = config.limits
         self._topic = config.topics.normalized
         self._guarded = config.input.replay_guard
         self._validator = RequestValidator(shipped(), config.acs)
-        self._inputs = inputs
-        self._verifier = verifier
-        self._encode = encode
+        self._inputs = Inputs(config)
+        self._verifier = Verifier(config.signature.mode, secrets)
+        self._encode: Encode = encode_json if avro_id is None else AvroEncoding(avro_id)
 
     def new_state(self) -> PartitionState:
         return SeenRequests() if self._guarded else Stateless()
@@ -150,6 +150,5 @@ def build_stage(
     `normalized.format: avro` needs: without one, events are written as JSON.
     """
     if name == "normalize":
-        encode = encode_json if avro_id is None else AvroEncoding(avro_id)
-        return NormalizeStage(config, Inputs(config), Verifier(config.signature.mode, secrets), encode)
+        return NormalizeStage(config, secrets, avro_id)
     raise NotImplementedError(name)
