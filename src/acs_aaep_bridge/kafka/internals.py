@@ -70,9 +70,29 @@ def keep_alive(consumer: AIOKafkaConsumer) -> None:
         pass
 
 
-def fetcher_failed(consumer: AIOKafkaConsumer) -> bool:
-    """Whether the background fetch task has died: `getmany` would wait for ever and say nothing."""
-    return bool(consumer._fetcher is not None and consumer._fetcher._fetch_task.done())
+def background_failed(consumer: AIOKafkaConsumer) -> bool:
+    """Whether the fetch or the coordination task has died: `getmany` would wait for ever, or raise for ever."""
+    tasks = []
+    if consumer._fetcher is not None:
+        tasks.append(consumer._fetcher._fetch_task)
+    coordinator = consumer._coordinator
+    if coordinator is not None and hasattr(coordinator, "_coordination_task"):
+        tasks.append(coordinator._coordination_task)
+    return not consumer._closed and any(task.done() for task in tasks)
+
+
+def client_of(consumer: AIOKafkaConsumer) -> AIOKafkaClient:
+    """The client below a consumer."""
+    return consumer._client
+
+
+def position(consumer: AIOKafkaConsumer, tp: TopicPartition) -> int | None:
+    """Where the next fetch of `tp` reads; None if it is not assigned or has none yet. The public method may wait."""
+    subscription = consumer._subscription
+    if not subscription.is_assigned(tp):
+        return None
+    state = subscription.subscription.assignment.state_value(tp)
+    return int(state.position) if state.has_valid_position else None
 
 
 def is_rebalancing(consumer: AIOKafkaConsumer) -> bool:

@@ -1,0 +1,179 @@
+"""A worker that delivers first and commits later. The next batch is processed while the acknowledgements of the last are due."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aiokafka import TopicPartition
+
+from acs_aaep_bridge.core.offsets import LowWaterMark
+from acs_aaep_bridge.kafka.batch import Batch
+from acs_aaep_bridge.kafka.changelog import entries
+from acs_aaep_bridge.kafka.partition import Parked, Surroundings, Worker
+from acs_aaep_bridge.kafka.ports import Item, Refused, Sink
+
+_PIPELINE = 8
+
+
+class AtLeastOnce(Worker):
+    """Outputs acknowledged, then state, then the offset. Where there is no state to write, batches overlap."""
+
+    def __init__(
+        self,
+        around: Surroundings,
+        partition: TopicPartition,
+        sink: Sink,
+        finished: Callable[[], None],
+        parked: Parked | None = None,
+    ) -> None:
+        self._sink = sink
+        self._tell = finished
+        self._open: set[asyncio.Task[None]] = set()
+        self._mark = LowWaterMark(-1)
+        self._tombstones: deque[tuple[int, Item]] = deque()
+        self._changelog_end = -1
+        self.committed_offset = -1
+        super().__init__(around, partition, parked)
+        self.processor.fits = sink.fits
+        self.processor.suspect = sink.suspect
+
+    def _begin(self, start: int) -> None:
+        super()._begin(start)
+        self._mark = LowWaterMark(start)
+        self.committed_offset = start
+
+    async def _fence(self) -> None:
+        """Nothing fences here: a former owner may still publish, and what it publishes twice is the same."""
+
+    async def _give_up(self) -> None:
+        for task in self._open:
+            task.cancel()
+        self._open.clear()
+        self.in_flight = 0
+
+    def _leave(self, clean: bool) -> Parked | None:
+        if clean and (self.around.changelog is None or self._changelog_end >= 0):
+            return Parked(self.processor, self.next_offset, self._changelog_end, None)
+        for task in self._open:
+            task.cancel()
+        return None
+
+    async def _work(self) -> None:
+        limit = self.around.config.kafka.max_poll_records
+        while True:
+            due = await self._wait()
+            if self.draining:
+                break
+            fetches = self._next(limit)
+            batch = await self._process(fetches, due)
+            if fetches:
+                self.next_offset = batch.next_offset
+                self._mark.accept(batch.next_offset)
+            self.in_flight += batch.report.records
+            changes = self.processor.state.changes()
+            if changes:
+                await self._settle()
+                await self._deliver_with_state(batch, changes, timers_only=not fetches)
+            else:
+                self.processor.commit()
+                self._begin_delivery(batch, bool(fetches))
+                await self._sink.room()
+                if len(self._open) >= _PIPELINE:
+                    await asyncio.wait(self._open, return_when=asyncio.FIRST_COMPLETED)
+        await self._settle()
+        await self._remember_end()
+
+    def _begin_delivery(self, batch: Batch, has_records: bool) -> None:
+        task = asyncio.ensure_future(self._deliver(batch, has_records, self._sink.send(batch.items)))
+        self._open.add(task)
+        task.add_done_callback(self._delivered)
+
+    def _delivered(self, task: asyncio.Task[None]) -> None:
+        self._open.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.interrupt(error if isinstance(error, Exception) else RuntimeError(str(error)))
+
+    async def _settle(self) -> None:
+        """Wait for everything that is under way."""
+        while self._open:
+            await asyncio.wait(self._open)
+        self._check_interrupt()
+
+    async def _deliver(self, batch: Batch, has_records: bool, sent: asyncio.Future[None]) -> None:
+        began = time.monotonic()
+        await self._acknowledged(batch, sent)
+        self.around.failpoint("outputs_acked")
+        self._close(batch, has_records, time.monotonic() - began)
+
+    async def _deliver_with_state(self, batch: Batch, changes: Sequence[tuple[bytes, bytes | None]], timers_only: bool) -> None:
+        """What a timer decided by the wall clock may be decided otherwise the next time: it is written before it is said."""
+        began = time.monotonic()
+        if timers_only:
+            await self._write_state(changes)
+        await self._acknowledged(batch, self._sink.send(batch.items))
+        self.around.failpoint("outputs_acked")
+        if not timers_only:
+            await self._write_state(changes)
+        self.processor.commit()
+        self._close(batch, not timers_only, time.monotonic() - began)
+        state = self.processor.state
+        self.around.observer.sessions_open(self.around.name, *self.partition, state.open_sessions())
+
+    async def _write_state(self, changes: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """Write entries now; tombstones only when the commit has passed what they forget, or a replay would find no session."""
+        changelog = self.around.changelog
+        if changelog is None:
+            return
+        items = entries(changelog.topic, self.partition.partition, changes, self.around.wall())
+        self._tombstones += [(self.next_offset, item) for item in items if item.outgoing.value is None]
+        await self._sink.send([item for item in items if item.outgoing.value is not None])
+        self.around.failpoint("changelog_acked")
+
+    async def _acknowledged(self, batch: Batch, sent: asyncio.Future[None]) -> None:
+        """Until every item, or what stands in for it, is acknowledged."""
+        while True:
+            try:
+                await sent
+                return
+            except Refused as refused:
+                wall = self.around.wall()
+                stand_ins = []
+                for item, refusal in refused.refusals:
+                    if item.reject is not None:
+                        self.around.observer.dead_letter_failed(self.around.name)
+                    stand_in = self.processor.instead(batch.report, item, refusal, wall)
+                    batch.items[batch.items.index(item)] = stand_in
+                    stand_ins.append(stand_in)
+                sent = self._sink.send(stand_ins)
+
+    def _close(self, batch: Batch, has_records: bool, seconds: float) -> None:
+        self.in_flight -= batch.report.records
+        if has_records:
+            self._mark.finish(batch.next_offset)
+            self.low = self._mark.value
+        self._finished(batch, seconds)
+        self._tell()
+
+    def committed(self, offset: int) -> None:
+        """The group has this offset now: what was forgotten below it may go from the changelog."""
+        self.progressed_at = time.monotonic()
+        self.committed_offset = offset
+        due: list[Item] = []
+        while self._tombstones and self._tombstones[0][0] <= offset:
+            due.append(self._tombstones.popleft()[1])
+        if due:
+            self._sink.send(due).add_done_callback(_retrieve)
+
+    async def _remember_end(self) -> None:
+        if self.around.changelog is not None:
+            self._changelog_end = await self.around.changelog.end(self.partition.partition)
+
+
+def _retrieve(future: asyncio.Future[Any]) -> None:
+    """A tombstone that could not be written costs a little space, nothing else."""
+    if not future.cancelled():
+        future.exception()

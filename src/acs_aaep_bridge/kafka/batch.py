@@ -1,0 +1,200 @@
+"""Records in, items to publish out: the stage applied to a whole fetch, with everything counted on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+
+from acs_aaep_bridge.core.brake import Brake
+from acs_aaep_bridge.core.deadletter import REPLAY_COUNT, dead_letter, reference
+from acs_aaep_bridge.core.model import Emit, Outcome, Outgoing, PartitionState, Record, Reject, Stage
+from acs_aaep_bridge.kafka.observer import BatchReport
+from acs_aaep_bridge.kafka.ports import Fault, Item, Refusal
+
+
+@dataclass(slots=True)
+class Batch:
+    """Accepted records on their way: what they give, and where the input goes on after them."""
+
+    next_offset: int
+    report: BatchReport
+    items: list[Item] = field(default_factory=list)
+    timestamps: list[int] = field(default_factory=list)
+    """Record timestamps of input that gave output, for the latency."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of keys and values to publish."""
+        return sum(len(item.outgoing.value or b"") + len(item.outgoing.key or b"") for item in self.items)
+
+
+class StreamTime:
+    """Highest `min(record timestamp, wall clock)` seen, in milliseconds: `now` for timers."""
+
+    def __init__(self) -> None:
+        self.now = 0
+
+    def observe(self, timestamp: int, wall: int) -> int:
+        """The stream time once a record with `timestamp` was read at `wall`."""
+        seen = min(timestamp, wall)
+        self.now = max(seen, self.now)
+        return self.now
+
+
+class Unpublishable(Exception):
+    """No form of this record can be published, not even the reference: the partition must wait for an operator."""
+
+
+class Processor:
+    """Applies a stage to the records of one partition. Synchronous; never raises on bad input.
+
+    `fits` says whether a topic takes a record; values up to `suspect` bytes are not measured.
+    """
+
+    def __init__(self, stage: Stage, dead_letters: str, brake: Brake) -> None:
+        self.stage = stage
+        self.brake = brake
+        self.state: PartitionState = stage.new_state()
+        self.clock = StreamTime()
+        self._settled = 0
+        self._wall = 0
+        self.fits: Callable[[Outgoing], bool] = lambda outgoing: True
+        self.suspect = 1 << 40
+        self._dead_letters = dead_letters
+        self._verdicts: dict[tuple[int, str, bytes | None, bytes | None], Refusal] = {}
+
+    def commit(self) -> None:
+        """What was applied is durable: merge the state, forget the verdicts that led there."""
+        self.state.commit()
+        self._settled = self.clock.now
+        self._verdicts.clear()
+
+    def rollback(self) -> None:
+        """What was applied never happened. Stream time goes back too, or the same records would find other deadlines due."""
+        self.state.rollback()
+        self.clock.now = self._settled
+
+    def renew(self) -> None:
+        """Begin with an empty state, to be loaded from the changelog. Brake and verdicts stay."""
+        self.state = self.stage.new_state()
+        self.clock = StreamTime()
+        self._settled = 0
+
+    def apply(self, batch: Batch, records: Sequence[Record], faults: Mapping[int, Fault], wall: int) -> None:
+        """Add what `records` give to `batch`. `wall` is the wall clock in milliseconds."""
+        started = perf_counter()
+        self._wall = wall
+        stage, state, observe, report = self.stage, self.state, self.clock.observe, batch.report
+        for record in records:
+            now = observe(record.timestamp, wall)
+            due = state.next_deadline()
+            if due is not None and due <= now:
+                self.advance(batch, now)
+            if faults and record.offset in faults:
+                code, message = faults[record.offset]
+                outcomes: tuple[Outcome, ...] = (Reject(stage.name, code, message),)
+            else:
+                outcomes = stage.apply(record, state, now)
+            self._take(batch, record, outcomes)
+        report.records += len(records)
+        report.processing_seconds += perf_counter() - started
+
+    def advance(self, batch: Batch, now: int) -> None:
+        """Add what is due at `now`, in stream time, without a record."""
+        self.clock.now = max(self.clock.now, now)
+        for emit in self.stage.advance(self.state, now):
+            self._count(batch.report, emit)
+            batch.items += [self._fitting(batch.report, Item(outgoing)) for outgoing in emit.outgoing]
+
+    def _take(self, batch: Batch, record: Record, outcomes: tuple[Outcome, ...]) -> None:
+        report, items, suspect = batch.report, batch.items, self.suspect
+        code: str | None = None
+        accepted = False
+        before = len(items)
+        for outcome in outcomes:
+            if type(outcome) is Emit:
+                accepted = True
+                report.events[outcome.method, "emitted" if outcome.outgoing else "absorbed"] += 1
+                self._count(report, outcome)
+                for outgoing in outcome.outgoing:
+                    item = Item(outgoing, None, record, outcome.method)
+                    if len(outgoing.value or b"") > suspect or self._verdicts:
+                        item = self._fitting(report, item)
+                        code = item.reject.code if item.reject else code
+                    items.append(item)
+            elif type(outcome) is Reject:
+                code = outcome.code
+                report.events[outcome.method, "rejected"] += 1
+                report.dead_letters[code] += 1
+                letter = dead_letter(record, outcome, self._dead_letters)
+                items.append(self._fitting(report, Item(letter, None, record, outcome.method, outcome)))
+            else:
+                accepted = True
+                report.events[outcome.method, "skipped"] += 1
+        if len(items) > before:
+            batch.timestamps.append(record.timestamp)
+        if not _is_replayed(record):
+            self.brake.note(record.offset, None if accepted else code)
+
+    def _count(self, report: BatchReport, emit: Emit) -> None:
+        for note in emit.notes:
+            report.notes[note] += 1
+        for announced in emit.announced:
+            report.lifecycle[announced] += 1
+        if emit.skew_ms is not None:
+            report.skews.append(emit.skew_ms / 1000)
+        if emit.signature is not None:
+            report.signatures[emit.signature] += 1
+
+    def _fitting(self, report: BatchReport, item: Item) -> Item:
+        """The item, or what stands in for it where it is too large or was refused before."""
+        while True:
+            refusal = self._verdicts.get(_identity(item)) if self._verdicts else None
+            if refusal is None and len(item.outgoing.value or b"") > self.suspect and not self.fits(item.outgoing):
+                refusal = "too_large"
+            if refusal is None:
+                return item
+            item = self.instead(report, item, refusal, self._wall)
+
+    def remember(self, item: Item, refusal: Refusal) -> None:
+        """The broker refused this item: the next time its input is read, its stand-in is made at once."""
+        self._verdicts[_identity(item)] = refusal
+
+    def instead(self, report: BatchReport, item: Item, refusal: Refusal, wall: int) -> Item:
+        """What stands in for an item that a topic will not take. Raises Unpublishable when nothing can.
+
+        A timestamp that the broker finds too far from now becomes `wall`; an event that is too large becomes a dead
+        letter, and a dead letter that is too large a reference to the original record.
+        """
+        outgoing, record = item.outgoing, item.record
+        if refusal == "timestamp" and outgoing.timestamp != wall:
+            return item._replace(outgoing=outgoing._replace(timestamp=wall))
+        if record is None or refusal == "timestamp":
+            raise Unpublishable(f"{outgoing.topic} takes neither a record of a timer nor what stands in for it ({refusal})")
+        if item.reject is None:
+            limit = "its max.message.bytes"
+            reject = Reject(
+                self.stage.name,
+                "output_too_large",
+                f"the event is larger than {outgoing.topic} takes; raise {limit} there, then replay",
+                method=item.method,
+            )
+            report.events[item.method, "emitted"] -= 1
+            report.events[item.method, "rejected"] += 1
+            report.dead_letters[reject.code] += 1
+            letter = dead_letter(record, reject, self._dead_letters)
+            return item._replace(outgoing=letter, reject=reject)
+        stand_in = reference(record, item.reject, self._dead_letters)
+        if stand_in == outgoing:
+            raise Unpublishable(f"{outgoing.topic} does not take even a reference to {record!r}; raise its max.message.bytes")
+        return item._replace(outgoing=stand_in)
+
+
+def _identity(item: Item) -> tuple[int, str, bytes | None, bytes | None]:
+    offset = item.record.offset if item.record is not None else -1
+    return offset, item.outgoing.topic, item.outgoing.key, item.outgoing.value
+
+
+def _is_replayed(record: Record) -> bool:
+    return any(name == REPLAY_COUNT for name, _ in record.headers) if record.headers else False

@@ -1,0 +1,445 @@
+"""One worker per owned partition: take, process, deliver, give up.
+
+A worker lives for one assignment. When the partition is revoked it is closed, and whatever it still has open is dropped: a
+closed worker commits nothing. What is clean (producer, state) it hands to the worker of the next assignment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from aiokafka import TopicPartition
+
+from acs_aaep_bridge.config import Config
+from acs_aaep_bridge.core.brake import Brake
+from acs_aaep_bridge.core.model import Record, Stage, StageName
+from acs_aaep_bridge.errors import Braked, OffsetOutOfRange, OwnershipLost, UnreadableState
+from acs_aaep_bridge.kafka.batch import Batch, Processor, Unpublishable
+from acs_aaep_bridge.kafka.observer import BatchReport, Observer
+from acs_aaep_bridge.kafka.ports import Changelog, FailPoint, Fetched, Refused, SchemaSource, Source, Transactor
+
+SLICE = 500
+START_WITHIN = 60.0
+ASK_WITHIN = 30.0
+KILL_WITHIN = 5.0
+
+Status = Literal["taking", "running", "blocked", "braked", "closed"]
+
+
+class TakeAgain(Exception):
+    """The worker's position is of no use any more: begin where the group stands."""
+
+
+class Bug(Exception):
+    """The core or the worker itself failed: the process ends."""
+
+
+@dataclass
+class Surroundings:
+    """What the workers of one stage share.
+
+    The group sets what it is told by: `fatal` ends the process, `took_too_often` counts a failure, `changed` asks for a look
+    at the readiness. `expected` are partition counts by topic as they were found at the start.
+    """
+
+    config: Config
+    stage: Stage
+    source: Source
+    observer: Observer
+    group: str
+    start: Literal["earliest", "latest"]
+    on_out_of_range: Literal["block", "earliest", "latest"]
+    fatal: Callable[[BaseException], None] = lambda error: None
+    took_too_often: Callable[[TopicPartition, Exception], bool] = lambda partition, error: False
+    changed: Callable[[], None] = lambda: None
+    owned: Callable[[], int] = lambda: 1
+    expected: dict[str, int] = field(default_factory=dict)
+    changelog: Changelog | None = None
+    schemas: SchemaSource | None = None
+    failpoint: FailPoint = lambda name: None
+    wall: Callable[[], int] = lambda: int(time.time() * 1000)
+    taking: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(8))
+    background: set[asyncio.Task[Any]] = field(default_factory=set)
+    brakes: dict[TopicPartition, Brake] = field(default_factory=dict)
+
+    @property
+    def name(self) -> StageName:
+        return self.stage.name
+
+    def brake(self, partition: TopicPartition) -> Brake:
+        """One for the life of the process: a rebalance must not release it."""
+        if partition not in self.brakes:
+            limits = self.config.dead_letter
+            self.brakes[partition] = Brake(limits.max_consecutive, limits.max_ratio)
+        return self.brakes[partition]
+
+    def later(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Do it beside everything else; waited for, a moment, at the end."""
+        task = asyncio.ensure_future(work)
+        self.background.add(task)
+        task.add_done_callback(self.background.discard)
+        return task
+
+
+class Parked(NamedTuple):
+    """What a clean worker leaves for the next assignment of its partition."""
+
+    processor: Processor
+    next_offset: int
+    changelog_end: int
+    transactor: Transactor | None
+
+
+class Worker(ABC):
+    """Owns one partition for one assignment."""
+
+    def __init__(self, around: Surroundings, partition: TopicPartition, parked: Parked | None = None) -> None:
+        self.around = around
+        self.partition = partition
+        self.status: Status = "taking"
+        self.reason = ""
+        self.restoring = False
+        self.draining = False
+        self.next_offset = -1
+        self.low = -1
+        self.progressed_at = time.monotonic()
+        self.processor = (
+            parked.processor if parked else Processor(around.stage, around.config.topics.dead_letter, around.brake(partition))
+        )
+        self.parked = parked
+        self.in_flight = 0
+        self._queue: deque[Fetched] = deque()
+        self._queued_records = 0
+        self._queued_bytes = 0
+        self._interrupt: Exception | None = None
+        self._wake = asyncio.Event()
+        self.task: asyncio.Task[None] = asyncio.ensure_future(self._live())
+
+    # What the poll loop and the rebalance call: all of it returns at once.
+
+    @property
+    def hungry(self) -> bool:
+        """Whether it wants more records."""
+        around = self.around
+        share = max(512 << 10, around.config.kafka.max_in_flight // max(1, around.owned()))
+        few = self._queued_records < 2 * around.config.kafka.max_poll_records and self._queued_bytes < share
+        return self.status == "running" and not self.draining and few
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything accepted is finished."""
+        return not self._queue and not self.in_flight
+
+    def offer(self, fetched: Fetched) -> None:
+        """Take records, in log order. A worker that is not running has no use for them: it will read them again."""
+        if self.status != "running" or self.draining:
+            return
+        self._queue.append(fetched)
+        self._queued_records += len(fetched.records)
+        self._queued_bytes += sum(len(record.value or b"") for record in fetched.records)
+        self._wake.set()
+
+    def interrupt(self, error: Exception) -> None:
+        """Make the worker give up what it has open, as if `error` had happened to it."""
+        self._interrupt = error
+        self._wake.set()
+
+    def drain(self) -> None:
+        """Begin nothing new; the task ends when what is open is finished."""
+        self.draining = True
+        self._wake.set()
+        if self.status == "taking":
+            self.task.cancel()
+
+    def close(self) -> Parked | None:
+        """The end of this assignment, at once. Gives what can be used again; the rest is killed in the background."""
+        clean = self.task.done() and not self.task.cancelled() and self.status == "running" and not self.in_flight
+        self.status = "closed"
+        self.task.cancel()
+        return self._leave(clean)
+
+    @abstractmethod
+    def _leave(self, clean: bool) -> Parked | None: ...
+
+    @abstractmethod
+    async def _fence(self) -> None:
+        """Become the only one who can publish for this partition."""
+
+    @abstractmethod
+    async def _work(self) -> None:
+        """Process and deliver until `draining`; then finish what is open."""
+
+    @abstractmethod
+    async def _give_up(self) -> None:
+        """Drop what is open. Never raises."""
+
+    # Its life.
+
+    async def _live(self) -> None:
+        around = self.around
+        while not self.draining:
+            try:
+                await self._take()
+                await self._work()
+            except Refused as refused:
+                self._learn_refusals(refused)
+                await self._fall_back()
+            except TakeAgain:
+                await self._fall_back()
+            except (Braked, OffsetOutOfRange, UnreadableState, Unpublishable) as error:
+                await self._stand_still(error)
+                return
+            except OwnershipLost:
+                await self._fall_back()
+                return
+            except Bug as bug:
+                around.fatal(bug.__cause__ or bug)
+                return
+            except Exception as error:  # takeovers, timeouts and fencing look alike: all are answered by taking it again
+                await self._fall_back()
+                around.observer.log(
+                    "warning", "partition.failed", **self._where, error=f"{type(error).__name__}: {error}", status=self.status
+                )
+                if around.took_too_often(self.partition, error):
+                    return
+                await self._sleep(2 * around.config.kafka.heartbeat_interval / 1000)
+
+    async def _fall_back(self) -> None:
+        """Stop reading, drop the queue and what is open."""
+        self.status = "taking"
+        self.around.source.pause(self.partition)
+        self._forget_queue()
+        self.in_flight = 0
+        self._interrupt = None
+        self.processor.rollback()
+        await self._give_up()
+        self.around.changed()
+
+    async def _stand_still(self, error: Exception) -> None:
+        await self._fall_back()
+        self.status = "braked" if isinstance(error, Braked) else "blocked"
+        self.reason = str(error)
+        around = self.around
+        if isinstance(error, Braked):
+            around.observer.braked(around.name, *self.partition, self.processor.brake.tripped or "")
+        around.observer.log("error", f"partition.{self.status}", **self._where, reason=self.reason)
+        around.changed()
+
+    async def _take(self) -> None:
+        around = self.around
+        self.status = "taking"
+        tripped = self.processor.brake.tripped
+        if tripped is not None:
+            raise Braked(self._braked(tripped))
+        async with around.taking:
+            started = time.monotonic()
+            kept = self.parked
+            self.parked = None
+            if kept is None or not await self._reusable(kept):
+                kept = None
+                await self._fence()
+                await self._restore()
+            start = await self._where_to_start(kept)
+        self._be_current()
+        self._begin(start)
+        self.status = "running"
+        self.reason = ""
+        around.source.seek(self.partition, start)
+        around.observer.log(
+            "info",
+            "partition.taken",
+            **self._where,
+            offset=start,
+            reused=kept is not None,
+            seconds=round(time.monotonic() - started, 3),
+        )
+        around.changed()
+
+    def _begin(self, start: int) -> None:
+        """The partition is taken: `start` is the first offset to be read."""
+        self.next_offset = self.low = start
+
+    async def _reusable(self, kept: Parked) -> bool:
+        """Whether state and producer of the last assignment still hold. If anyone wrote the changelog since, they do not."""
+        if self.around.changelog is None:
+            return True
+        async with asyncio.timeout(ASK_WITHIN):
+            return await self.around.changelog.end(self.partition.partition) == kept.changelog_end
+
+    async def _restore(self) -> None:
+        self.processor.renew()
+        self._written_offset: int | None = None
+        around, state = self.around, self.processor.state
+        if around.changelog is None:
+            return
+        self.restoring = True
+        around.changed()
+        started = time.monotonic()
+        try:
+            restored = await around.changelog.restore(self.partition.partition, state.load, self._tell_progress)
+            state.loaded()
+        finally:
+            self.restoring = False
+        self._written_offset = restored.next_offset
+        around.observer.sessions_open(around.name, *self.partition, state.open_sessions())
+        around.observer.log(
+            "info",
+            "partition.restored",
+            **self._where,
+            entries=restored.entries,
+            end=restored.end,
+            open_sessions=state.open_sessions(),
+            seconds=round(time.monotonic() - started, 3),
+        )
+
+    def _tell_progress(self, entries: int, position: int, end: int) -> None:
+        self.around.observer.log("info", "partition.restoring", **self._where, entries=entries, position=position, end=end)
+
+    async def _where_to_start(self, kept: Parked | None) -> int:
+        """The larger of what the group and what we know, within the log."""
+        around, tp = self.around, self.partition
+        async with asyncio.timeout(ASK_WITHIN):
+            committed = await around.source.committed(tp)
+            first, last = await around.source.bounds(tp)
+        known = [offset for offset in (committed, kept.next_offset if kept else self._written_offset) if offset is not None]
+        if not known:
+            return last if around.start == "latest" else first
+        start = max(known)
+        if first <= start <= last:
+            return start
+        if around.on_out_of_range == "block":
+            raise OffsetOutOfRange(
+                f"the committed offset {start} is not in the log ({first} to {last}): records were deleted before they were "
+                "read, or the topic was made anew; see input.on_out_of_range"
+            )
+        return first if around.on_out_of_range == "earliest" else last
+
+    # What both kinds of delivery need.
+
+    async def _wait(self) -> int | None:
+        """Until there are records, or it is time to stop (None), or a timer is due (the stream time at which it is)."""
+        state, around = self.processor.state, self.around
+        while not self._queue and not self.draining:
+            self._check_interrupt()
+            timeout = 5.0
+            due = state.next_deadline()
+            if due is not None:
+                seen = around.source.seen_until(self.partition)
+                if seen is not None and seen >= due:
+                    return seen
+                timeout = min(1.0, max(0.05, (due - around.wall()) / 1000))
+            await self._sleep(timeout)
+        self._check_interrupt()
+        return None
+
+    async def _sleep(self, seconds: float) -> None:
+        """Until something happens, at most so long."""
+        if seconds <= 0:
+            return
+        self._wake.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+
+    def _check_interrupt(self) -> None:
+        if self._interrupt is not None:
+            error, self._interrupt = self._interrupt, None
+            raise error
+
+    def _next(self, max_records: int) -> list[Fetched]:
+        """Whole fetches from the queue: at least one, and more while they fit."""
+        taken: list[Fetched] = []
+        count = 0
+        while self._queue and (not taken or count + len(self._queue[0].records) <= max_records):
+            fetched = self._queue.popleft()
+            taken.append(fetched)
+            count += len(fetched.records)
+            self._queued_bytes -= sum(len(record.value or b"") for record in fetched.records)
+        self._queued_records -= count
+        return taken
+
+    def _forget_queue(self) -> None:
+        self._queue.clear()
+        self._queued_records = self._queued_bytes = 0
+
+    async def _process(self, fetches: Sequence[Fetched], due: int | None) -> Batch:
+        """Apply the stage. The loop gets a turn every 500 records. Raises Braked, Unpublishable or Bug."""
+        around, processor, tp = self.around, self.processor, self.partition
+        batch = Batch(self.next_offset, BatchReport(around.name, tp.topic, tp.partition))
+        if due is not None:
+            self._guarded(processor.advance, batch, due)
+        for fetched in fetches:
+            if around.schemas is not None:
+                await self._learn_schemas(around.schemas, fetched.records)
+            for at in range(0, len(fetched.records), SLICE):
+                records = fetched.records[at : at + SLICE]
+                self._guarded(processor.apply, batch, records, fetched.faults, around.wall())
+                if len(fetched.records) > SLICE or len(fetches) > 1:
+                    await asyncio.sleep(0)
+            batch.next_offset = fetched.next_offset
+        tripped = processor.brake.tripped
+        if tripped is not None:
+            raise Braked(self._braked(tripped))
+        return batch
+
+    def _guarded(self, step: Callable[..., None], *arguments: Any) -> None:
+        try:
+            step(*arguments)
+        except Unpublishable:
+            raise
+        except Exception as error:
+            raise Bug("the core failed") from error
+
+    async def _learn_schemas(self, schemas: SchemaSource, records: Sequence[Record]) -> None:
+        """Learn every schema these records need. While the registry cannot be asked, the partition waits."""
+        stage = self.around.stage
+        for schema_id in sorted(stage.wants(records)):
+            attempt = 0
+            while True:
+                try:
+                    async with asyncio.timeout(self.around.config.schema_registry.timeout / 1000):
+                        stage.learn(schema_id, await schemas.fetch(schema_id))
+                    break
+                except Exception as error:  # down, slow or confused: never a reason to reject a record
+                    attempt += 1
+                    self.reason = f"the schema registry does not answer for schema {schema_id}"
+                    self.around.observer.log(
+                        "warning", "registry.unavailable", **self._where, schema_id=schema_id, error=type(error).__name__
+                    )
+                    self.around.changed()
+                    await self._sleep(min(30.0, 0.5 * 2**attempt))
+                    if self.draining:
+                        raise OwnershipLost("revoked while waiting for the schema registry") from None
+            self.reason = ""
+
+    def _finished(self, batch: Batch, produce_seconds: float) -> None:
+        """Report a batch that is delivered."""
+        report, wall = batch.report, self.around.wall()
+        report.produce_seconds = produce_seconds
+        for item in batch.items:
+            report.produced[item.outgoing.topic] += 1
+        report.latencies = [(wall - timestamp) / 1000 for timestamp in batch.timestamps if timestamp >= 0]
+        self.around.observer.batch_finished(report)
+
+    def _learn_refusals(self, refused: Refused) -> None:
+        """Remember what the broker will not take, for when the same input is read again."""
+        for item, refusal in refused.refusals:
+            self.processor.remember(item, refusal)
+
+    def _be_current(self) -> None:
+        if self.status == "closed" or not self.around.source.owns(self.partition):
+            raise OwnershipLost(f"{self.partition} belongs to someone else now")
+
+    def _braked(self, code: str) -> str:
+        return f"too many records are rejected, most of them as {code}; mend what sends them, or the configuration, and restart"
+
+    @property
+    def _where(self) -> dict[str, Any]:
+        return {"stage": self.around.name, "topic": self.partition.topic, "partition": self.partition.partition}
