@@ -48,7 +48,7 @@ class Row(NamedTuple):
 
 
 COMMANDS: Final[dict[str, Row]] = {
-    "demo": Row("demo", "demo", "See it work: a broker, the bridge and sample traffic, in this terminal."),
+    "demo": Row("demo.command", "demo", "See it work: a broker, the bridge and sample traffic, in this terminal."),
     "translate": Row("translate", "translate", "Turn recorded hooks into lifecycle events; no broker needed."),
     "explain": Row("translate", "explain", "Say for each record what the bridge makes of it, and why."),
     "run": Row("run", "run", "Run the bridge."),

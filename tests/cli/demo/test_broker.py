@@ -8,7 +8,7 @@ import sys
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from acs_aaep_bridge.demo.broker import EmbeddedBroker, embedded_broker
+from acs_aaep_bridge.cli.demo.broker import EmbeddedBroker, embedded_broker
 from acs_aaep_bridge.errors import BrokerUnreachable, UsageError
 
 pytestmark = pytest.mark.embedded

@@ -53,7 +53,7 @@ class EmbeddedBroker:
         """
         binary = _binary()
         for _ in range(_ATTEMPTS if port == 0 else 1):
-            chosen = _free_port(port)
+            chosen = free_port(port)
             process = _spawn(binary, chosen)
             if _answers(process, chosen):
                 return cls(process, f"127.0.0.1:{chosen}")
@@ -111,7 +111,7 @@ def _spawn(binary: Path, port: int) -> subprocess.Popen[bytes]:
         raise UsageError(f"the embedded broker cannot be run: {error.strerror}") from error
 
 
-def _free_port(wanted: int) -> int:
+def free_port(wanted: int) -> int:
     """Asked before the broker is spawned: afterwards, whoever else listens there would pass for it."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

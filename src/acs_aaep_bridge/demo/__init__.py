@@ -1,1 +1,0 @@
-"""The demonstration: a broker of its own, the real bridge, sample traffic, and what comes of it."""
