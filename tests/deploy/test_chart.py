@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -112,7 +113,7 @@ def test_kubernetes_accepts_it(rendered: tuple[str, str], tmp_path: Path) -> Non
         with path.open("w", encoding="utf-8") as file:
             YAML(typ="safe", pure=True).dump(document, file)
         manifests.append(path)
-    done = run("kubernetes-validate", "--strict", "-k", "1.37", *manifests)
+    done = run(sys.executable, "-m", "kubernetes_validate", "--strict", "-k", "1.37", *manifests)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "WARN" not in done.stdout + done.stderr
 
