@@ -48,6 +48,7 @@ LOCK := $(BIN)/pip-compile --quiet --no-emit-index-url --no-emit-find-links --st
 lock: $(DEV) ## renew requirements/*.txt from pyproject.toml (ARGS="--upgrade")
 	$(BIN)/python requirements/inputs.py
 	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(ARGS) -o requirements/runtime.txt requirements/runtime.in
+	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(ARGS) -o requirements/build.txt requirements/build.in
 	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(ARGS) -o requirements/demo.txt requirements/demo.in
 	CUSTOM_COMPILE_COMMAND="make lock" $(LOCK) $(ARGS) -o requirements/dev.txt requirements/dev.in
 

@@ -11,6 +11,7 @@ runtime = [*tree["project"]["dependencies"], *extras["uvloop"]]
 inputs = {
     "runtime": runtime,
     "demo": ["-c runtime.txt", *runtime, *extras["demo"]],
+    "build": ["-c runtime.txt", *tree["build-system"]["requires"]],
     "dev": ["-c demo.txt", *runtime, *extras["demo"], *tree["dependency-groups"]["dev"], *tree["build-system"]["requires"]],
 }
 for name, lines in inputs.items():

@@ -52,16 +52,12 @@ DEAD_LETTER_CODES: Final = (
     "self_parent",
     "parent_mismatch",
     "undecodable_headers",
-    "unsupported_format",
-    "unknown_schema",
-    "undecodable_avro",
-    "cloudevent_invalid",
     "output_too_large",
     "output_invalid",
 )
 
 # Which outcomes each AAEP type can carry, as the hosts report them; "" is a type that has none.
-LIFECYCLE_OUTCOMES: Final = {
+LIFECYCLE_OUTCOMES: Final[dict[str, tuple[str, ...]]] = {
     "aaep:agent.session.started": ("",),
     "aaep:agent.session.completed": ("completed",),
     "aaep:agent.session.errored": ("failed", "error"),
@@ -83,77 +79,6 @@ LIFECYCLE_OUTCOMES: Final = {
     "aaep:agent.tool.completed": ("success", "failure", "timeout", "blocked", "unanswered"),
     "aaep:agent.output.streaming": ("",),
 }
-OUTCOMES: Final = ("ok", "failed", "lost")
-TAKE_OUTCOMES: Final = ("ok", "failed")
-SIGNATURES: Final = ("unsigned", "unverified", "verified")
-BLOCKS: Final = ("out_of_range", "unreadable_state", "unreadable_record", "topic_changed", "unauthorized")
-
-METHODS: Final = (*HOOKS, "system/ping", OTHER)
-
-SESSION_NOTES: Final = (
-    "duplicate",
-    "late",
-    "after_end",
-    "orphan_result",
-    "no_request",
-    "inferred_start",
-    "inferred_end",
-    "superseded",
-    "held",
-    "clock_ahead",
-    "replayed",
-)
-
-DEAD_LETTER_CODES: Final = (
-    "not_utf8",
-    "malformed_json",
-    "too_deep",
-    "too_large",
-    "not_an_object",
-    "unknown_method",
-    "unsupported_version",
-    "envelope_invalid",
-    "payload_invalid",
-    "invalid_timestamp",
-    "signature_invalid",
-    "signature_missing",
-    "unsupported_format",
-    "cloudevent_invalid",
-    "undecodable_avro",
-    "unknown_schema",
-    "self_parent",
-    "parent_mismatch",
-    "undecodable_headers",
-    "unsupported_format",
-    "unknown_schema",
-    "undecodable_avro",
-    "cloudevent_invalid",
-    "output_too_large",
-    "output_invalid",
-)
-
-# Which outcomes each AAEP type can carry; "" is a type that has none.
-LIFECYCLE_OUTCOMES: Final = {
-    "aaep:agent.session.started": ("",),
-    "aaep:agent.session.completed": ("completed",),
-    "aaep:agent.session.errored": ("failed", "error"),
-    "aaep:agent.session.cancelled": (
-        "cancelled",
-        "timeout",
-        "denied_at_spawn",
-        "denied_at_start",
-        "interrupted",
-        "deferred",
-        "abandoned",
-        OTHER,
-    ),
-    "aaep:agent.state.changed": ("",),
-    "aaep:agent.progress.updated": ("",),
-    "aaep:agent.tool.invoked": ("",),
-    "aaep:agent.tool.completed": ("success", "failure", "timeout", "blocked"),
-    "aaep:agent.output.streaming": ("",),
-}
-OUTCOMES: Final = tuple(sorted({"", OTHER, *(value for values in LIFECYCLE_OUTCOMES.values() for value in values)}))
 LIFECYCLE_TYPES: Final = (*LIFECYCLE_OUTCOMES, OTHER)
 
 # Label name -> its whole set; a label that is not here (topic, partition, versions) comes from the configuration or the build.
