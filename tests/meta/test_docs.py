@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
+from acs_aaep_bridge.cli.program import COMMANDS, EXIT_CODES
 from acs_aaep_bridge.core.texts import ENGLISH
 from acs_aaep_bridge.telemetry.labels import DEAD_LETTER_CODES, SESSION_NOTES
+from acs_aaep_bridge.telemetry.metrics import table
 
 ROOT = Path(__file__).parents[2]
 MAPPING = (ROOT / "docs" / "mapping.md").read_text(encoding="utf-8")
@@ -39,3 +43,34 @@ def test_every_documented_note_is_one_that_is_counted() -> None:
     documented = set(re.findall(r"\(`([a-z_]+)`\)", section(6)))
     assert documented <= set(SESSION_NOTES)
     assert {"duplicate", "late", "after_end", "held", "orphan_result", "no_request"} <= documented
+
+
+README = ROOT / "README.md"
+METRICS = re.compile(r"(<!-- metrics: .*? -->\n)(.*?)(<!-- /metrics -->)", re.DOTALL)
+
+
+def test_the_readme_has_the_metric_catalogue() -> None:
+    text = README.read_text(encoding="utf-8")
+    current = METRICS.sub(lambda match: match[1] + table() + match[3], text)
+    if text != current:
+        README.write_text(current, encoding="utf-8")
+        pytest.fail("the metrics in README.md were not up to date; they are now, look at the difference")
+
+
+def test_the_readme_names_every_exit_code() -> None:
+    readme = re.search(r"^## Exit codes$(.*?)^## ", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert readme
+    documented = {row[0] for row in cells(readme[1]) if row[0].isdecimal()}
+    assert documented == set(re.findall(r"^  (\d+) ", EXIT_CODES, re.MULTILINE))
+
+
+@pytest.mark.parametrize("path", sorted([README, *(ROOT / "docs").glob("*.md")]), ids=lambda path: path.name)
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", path.read_text(encoding="utf-8")):
+        assert (path.parent / target).exists(), target
+
+
+def test_commands_in_the_readme_exist() -> None:
+    text = README.read_text(encoding="utf-8")
+    for name in set(re.findall(r"acs-aaep-bridge ([a-z]+)(?= )", "\n".join(re.findall(r"```sh\n(.*?)```", text, re.DOTALL)))):
+        assert name in COMMANDS
