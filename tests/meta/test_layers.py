@@ -17,8 +17,8 @@ MAY_IMPORT = {
     "core": {"errors", "config", "core"},
     "kafka": {"errors", "config", "core", "kafka"},
     "telemetry": {"errors", "config", "core", "telemetry"},
-    "demo": {"errors", "config", "core", "kafka", "telemetry", "demo"},
-    "cli": {"errors", "config", "core", "kafka", "telemetry", "demo", "cli"},
+    "samples": {"errors", "config", "core", "samples"},
+    "cli": {"errors", "config", "core", "kafka", "telemetry", "samples", "cli"},
     "__main__": {"cli"},
 }
 # The observer is what the shell reports to: telemetry implements it, and may know no more of the shell.

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import orjson
 
 from acs_aaep_bridge.core.hooks import HOOKS
-from acs_aaep_bridge.core.model import Headers, Json, Outgoing, Record
+from acs_aaep_bridge.core.model import Headers, Json, Outgoing, Record, new
 
 _JSON = ("content-type", b"application/json")
 _KNOWN = {method: ("acs-method", method.encode()) for method in HOOKS}
@@ -21,7 +21,8 @@ def encode_json(event: Mapping[str, Json], record: Record, topic: str) -> Outgoi
     Raises TypeError for a value JSON cannot hold; a request that was JSON has none.
     """
     key = event["subject_session_id"].encode()
-    return Outgoing(topic, key, orjson.dumps(event), (_JSON, *event_headers(event, record)), record.timestamp)
+    headers = (_JSON, *event_headers(event, record))
+    return new(Outgoing, (topic, key, orjson.dumps(event), headers, record.timestamp))
 
 
 def event_headers(event: Mapping[str, Json], record: Record) -> Headers:

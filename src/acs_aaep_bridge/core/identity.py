@@ -22,6 +22,7 @@ _MAX_MS = (datetime.max - _EPOCH) // _MILLISECOND
 _DATE_TIME = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]+))?(?:[Zz]|([+-])([0-9]{2}):([0-9]{2}))"
 )
+_FRACTIONS = tuple(f".{millis:03d}Z" for millis in range(1000))
 _NOT_DIGIT = re.compile(r"[^0-9]")
 _DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
@@ -97,7 +98,7 @@ def timestamp_ms(text: str) -> int | None:
         ms = _whole_second(text[:17] + "59") + 999
     else:
         if text[19] == ".":
-            ms += _fraction(text[20:23])
+            ms += int(text[20:23]) if len(text) == 24 else _fraction(text[20:23])
     if text[-1] in "Zz":
         return ms
     offset = (int(text[-5:-3]) * 60 + int(text[-2:])) * 60_000
@@ -121,7 +122,7 @@ def _whole_second(text: str) -> int:
 def format_timestamp(ms: int) -> str:
     """`YYYY-MM-DDTHH:MM:SS.mmmZ` of milliseconds since the epoch; raises OverflowError outside the years 1 to 9999."""
     seconds, millis = divmod(ms, 1000)
-    return f"{_second(seconds)}.{millis:03d}Z"
+    return _second(seconds) + _FRACTIONS[millis]
 
 
 @lru_cache(maxsize=4096)

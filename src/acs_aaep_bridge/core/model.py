@@ -7,11 +7,17 @@ at about a third of the cost.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 StageName = Literal["normalize", "lifecycle"]
 Headers = tuple[tuple[str, bytes | None], ...]
 Json = Any
+
+new: Final = tuple.__new__
+"""`new(Origin, (...))` makes a named tuple at half the cost of `Origin(...)`; every field is given, in order.
+
+For the few places that do so once for every record.
+"""
 
 
 class Origin(NamedTuple):

@@ -18,18 +18,18 @@ _EXACT = 2**53
 
 def normalize(event: HookEvent) -> dict[str, Json]:
     """A new object with the members of `schemas/normalized/event.json`; shares what it did not change with `event`."""
-    params = event.params
+    method, jsonrpc_id, params, occurred_at, origin, signature = event
     metadata = params["metadata"]
-    hook = HOOKS.get(event.method, UNKNOWN)
+    hook = HOOKS.get(method, UNKNOWN)
     payload = _canonical(params["payload"], hook)
     session = metadata["session_id"].lower()
     row = {
         "schema_version": SCHEMA_VERSION,
         "request_id": params["request_id"].lower(),
-        "jsonrpc_id": event.jsonrpc_id,
+        "jsonrpc_id": jsonrpc_id,
         "acs_version": params["acs_version"],
-        "method": event.method,
-        "occurred_at": format_timestamp(event.occurred_at),
+        "method": method,
+        "occurred_at": format_timestamp(occurred_at),
         "session_id": session,
         "subject_session_id": session,
     }
@@ -40,10 +40,10 @@ def normalize(event: HookEvent) -> dict[str, Json]:
     _optional(row, params, metadata)
     for field, path in hook.promoted:
         _promote(row, field, payload, path)
-    topic, partition, offset, timestamp, index = event.origin
+    topic, partition, offset, timestamp, index = origin
     row["metadata"] = metadata
     row["payload"] = payload
-    row["signature"] = event.signature
+    row["signature"] = signature
     row["source"] = {"topic": topic, "partition": partition, "offset": offset, "timestamp": timestamp, "index": index}
     return row
 

@@ -24,6 +24,7 @@ from acs_aaep_bridge.core.model import (
     Stage,
     StageName,
     WriterSchema,
+    new,
 )
 from acs_aaep_bridge.core.normalize import normalize
 from acs_aaep_bridge.core.repeats import SeenRequests
@@ -102,7 +103,8 @@ class NormalizeStage:
     def _one(self, record: Record, request: Json, element: int, state: PartitionState) -> Outcome:
         if settled := fate(request):
             return settled
-        origin = Origin(record.topic, record.partition, record.offset, record.timestamp, element)
+        topic, partition, offset, timestamp, *_ = record
+        origin = new(Origin, (topic, partition, offset, timestamp, element))
         event = self._validator.check(request, origin)
         if isinstance(event, Reject):
             return event
@@ -116,8 +118,8 @@ class NormalizeStage:
         if isinstance(state, SeenRequests) and state.repeated(normalized["session_id"], normalized["request_id"]):
             outgoing = outgoing._replace(headers=(*outgoing.headers, DUPLICATE))
             notes = ("replayed",)
-        skew = event.occurred_at - record.timestamp if record.timestamp >= 0 else None
-        return Emit((outgoing,), event.method, notes, (), skew, event.signature["status"])
+        skew = event.occurred_at - timestamp if timestamp >= 0 else None
+        return new(Emit, ((outgoing,), event.method, notes, (), skew, event.signature["status"]))
 
     def _verified(self, event: HookEvent, request: Json) -> HookEvent | Reject:
         """The event with its signature's status, or why `signature.mode` does not let it pass."""

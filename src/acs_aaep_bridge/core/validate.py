@@ -9,7 +9,7 @@ from acs_aaep_bridge.config import Acs
 from acs_aaep_bridge.core.hints import envelope_hint, payload_hint
 from acs_aaep_bridge.core.hooks import HOOKS, SUBAGENT_STOP_SCHEMA
 from acs_aaep_bridge.core.identity import timestamp_ms
-from acs_aaep_bridge.core.model import HookEvent, Json, Origin, Reject, Violation
+from acs_aaep_bridge.core.model import HookEvent, Json, Origin, Reject, Violation, new
 from acs_aaep_bridge.core.schemas import SchemaSet, Validator, violations
 
 ENVELOPE_SCHEMA: Final = "urn:acs-aaep-bridge:schema:acs:envelope"
@@ -41,7 +41,9 @@ class RequestValidator:
         occurred_at = timestamp_ms(params["timestamp"])
         if occurred_at is None:
             return _unrepresentable(request["method"])
-        return HookEvent(request["method"], jsonrpc_id(request["id"]), params, occurred_at, origin, signature(params))
+        identifier = request["id"]
+        text = identifier if type(identifier) is str else jsonrpc_id(identifier)
+        return new(HookEvent, (request["method"], text, params, occurred_at, origin, signature(params)))
 
     def _broken(self, request: dict[str, Json]) -> Reject:
         method = request.get("method")
