@@ -347,6 +347,8 @@ class Group:
         if self._stalled & set(stalled):
             raise StalledError(f"{message}; making the consumer anew did not help")
         self._stalled |= set(stalled)
+        for tp in stalled:
+            self.around.observer.stalled(self.around.name, *tp)
         self._tell_readiness()
         await self._rebuild(message)
 

@@ -11,7 +11,7 @@ from acs_aaep_bridge.core.model import StageName
 
 Result = Literal["emitted", "absorbed", "skipped", "rejected"]
 Role = Literal["consumer", "producer", "admin", "registry"]
-Block = Literal["out_of_range", "unreadable_state", "unreadable_record", "topic_changed", "unauthorized"]
+Block = Literal["out_of_range", "unreadable_state", "unpublishable"]
 
 
 @dataclass(slots=True)
@@ -41,8 +41,8 @@ class BatchReport:
 class Observer(Protocol):
     """Receives what happened. Every method returns at once and never raises.
 
-    It also writes the log lines for changes of readiness and of a connection, for dead letters (summed up over some
-    seconds), brakes, blocks, stalls, failed takes and failed or lost commits; `log` is for everything else.
+    It also writes the log lines for dead letters (summed up over some seconds), for a lost and restored connection and for
+    refused dead letters; `log` is for everything else.
     """
 
     def batch_finished(self, report: BatchReport) -> None:
@@ -75,17 +75,17 @@ class Observer(Protocol):
     def braked(self, stage: StageName, topic: str, partition: int, code: str) -> None:
         """The brake stopped a partition; `code` is the most frequent dead-letter code of its window."""
 
-    def blocked(self, stage: StageName, topic: str, partition: int, reason: Block | None) -> None:
-        """A partition cannot go on without an operator; None: it can again."""
+    def blocked(self, stage: StageName, topic: str, partition: int, reason: Block) -> None:
+        """A partition cannot go on without an operator, until it is assigned anew."""
 
     def restoring(self, stage: StageName, topic: str, partition: int, entries: int) -> None:
-        """A partition's state is being restored; `entries` more were read since the last call (0 at its start)."""
+        """A partition's state is being restored; `entries` were read so far (0 at its start)."""
 
     def taken(self, stage: StageName, topic: str, partition: int, outcome: Literal["ok", "failed"], seconds: float) -> None:
         """An attempt to take a partition ended: fenced, restored and positioned, or not."""
 
-    def stalled(self, stage: StageName, topic: str, partition: int, seconds: float) -> None:
-        """The watchdog found lag and no commit progress for that long."""
+    def stalled(self, stage: StageName, topic: str, partition: int) -> None:
+        """The watchdog found lag and no commit progress for `watchdog.stall_after`."""
 
     def dead_letter_failed(self, stage: StageName) -> None:
         """The dead-letter topic refused a record; nothing is skipped, the partition retries."""
@@ -113,10 +113,10 @@ class NullObserver:
     def sessions_open(self, stage: StageName, topic: str, partition: int, count: int) -> None: ...
     def connected(self, role: Role, up: bool) -> None: ...
     def braked(self, stage: StageName, topic: str, partition: int, code: str) -> None: ...
-    def blocked(self, stage: StageName, topic: str, partition: int, reason: Block | None) -> None: ...
+    def blocked(self, stage: StageName, topic: str, partition: int, reason: Block) -> None: ...
     def restoring(self, stage: StageName, topic: str, partition: int, entries: int) -> None: ...
     def taken(self, stage: StageName, topic: str, partition: int, outcome: Literal["ok", "failed"], seconds: float) -> None: ...
-    def stalled(self, stage: StageName, topic: str, partition: int, seconds: float) -> None: ...
+    def stalled(self, stage: StageName, topic: str, partition: int) -> None: ...
     def dead_letter_failed(self, stage: StageName) -> None: ...
     def loop_lag(self, seconds: float) -> None: ...
     def readiness(self, stage: StageName, reasons: Sequence[str]) -> None: ...

@@ -22,13 +22,18 @@ from acs_aaep_bridge.core.brake import Brake
 from acs_aaep_bridge.core.model import Record, Stage, StageName
 from acs_aaep_bridge.errors import Braked, OffsetOutOfRange, OwnershipLost, UnreadableState
 from acs_aaep_bridge.kafka.batch import Batch, Processor, Unpublishable
-from acs_aaep_bridge.kafka.observer import BatchReport, Observer
+from acs_aaep_bridge.kafka.observer import BatchReport, Block, Observer
 from acs_aaep_bridge.kafka.ports import Changelog, FailPoint, Fetched, Refused, SchemaSource, Source, Transactor
 
 SLICE = 500
 START_WITHIN = 60.0
 ASK_WITHIN = 30.0
 KILL_WITHIN = 5.0
+BLOCKS: dict[type[Exception], Block] = {
+    OffsetOutOfRange: "out_of_range",
+    UnreadableState: "unreadable_state",
+    Unpublishable: "unpublishable",
+}
 
 Status = Literal["taking", "running", "blocked", "braked", "closed"]
 
@@ -185,6 +190,7 @@ class Worker(ABC):
     async def _live(self) -> None:
         around = self.around
         while not self.draining:
+            started = time.monotonic()
             try:
                 await self._take()
                 await self._work()
@@ -203,6 +209,8 @@ class Worker(ABC):
                 around.fatal(bug.__cause__ or bug)
                 return
             except Exception as error:  # takeovers, timeouts and fencing look alike: all are answered by taking it again
+                if self.status == "taking":
+                    around.observer.taken(around.name, *self.partition, "failed", time.monotonic() - started)
                 await self._fall_back()
                 around.observer.log(
                     "warning", "partition.failed", **self._where, error=f"{type(error).__name__}: {error}", status=self.status
@@ -229,6 +237,8 @@ class Worker(ABC):
         around = self.around
         if isinstance(error, Braked):
             around.observer.braked(around.name, *self.partition, self.processor.brake.tripped or "")
+        else:
+            around.observer.blocked(around.name, *self.partition, BLOCKS[type(error)])
         around.observer.log("error", f"partition.{self.status}", **self._where, reason=self.reason)
         around.changed()
 
@@ -260,6 +270,7 @@ class Worker(ABC):
             reused=kept is not None,
             seconds=round(time.monotonic() - started, 3),
         )
+        around.observer.taken(around.name, *self.partition, "ok", time.monotonic() - started)
         around.changed()
 
     def _begin(self, start: int) -> None:
@@ -280,6 +291,7 @@ class Worker(ABC):
         if around.changelog is None:
             return
         self.restoring = True
+        around.observer.restoring(around.name, *self.partition, 0)
         around.changed()
         started = time.monotonic()
         try:
@@ -288,6 +300,7 @@ class Worker(ABC):
         finally:
             self.restoring = False
         self._written_offset = restored.next_offset
+        around.observer.restoring(around.name, *self.partition, restored.entries)
         around.observer.sessions_open(around.name, *self.partition, state.open_sessions())
         around.observer.log(
             "info",
@@ -300,6 +313,7 @@ class Worker(ABC):
         )
 
     def _tell_progress(self, entries: int, position: int, end: int) -> None:
+        self.around.observer.restoring(self.around.name, *self.partition, entries)
         self.around.observer.log("info", "partition.restoring", **self._where, entries=entries, position=position, end=end)
 
     async def _where_to_start(self, kept: Parked | None) -> int:

@@ -14,7 +14,7 @@ RESULTS: Final = ("emitted", "absorbed", "skipped", "rejected")
 COMMIT_OUTCOMES: Final = ("ok", "failed", "lost")
 TAKE_OUTCOMES: Final = ("ok", "failed")
 SIGNATURES: Final = ("unsigned", "unverified", "verified")
-BLOCKS: Final = ("out_of_range", "unreadable_state", "unreadable_record", "topic_changed", "unauthorized")
+BLOCKS: Final = ("out_of_range", "unreadable_state", "unpublishable")
 
 METHODS: Final = (*HOOKS, "system/ping", OTHER)
 

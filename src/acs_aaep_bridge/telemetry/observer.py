@@ -53,7 +53,7 @@ class TelemetryObserver:
         self._open_transactions: dict[Place, int] = {}
         self._braked: set[Place] = set()
         self._blocked: dict[Place, str] = {}
-        self._restoring: set[Place] = set()
+        self._restoring: dict[Place, int] = {}
         self._connected: dict[str, bool] = {}
         self._rejects: Counter[tuple[str, str, int, str]] = Counter()
         self._rejects_due = 0.0
@@ -90,8 +90,6 @@ class TelemetryObserver:
         self._histogram["commit_duration_seconds"].labels(stage).observe(seconds)
         if outcome == "ok":
             self._gauge["last_progress_timestamp_seconds"].labels(stage).set(self._clocks.wall())
-        else:
-            self._log.warning(f"commit.{outcome}", stage=stage, seconds=round(seconds, 3))
 
     def rebalanced(self, stage: StageName, assigned: int, seconds: float) -> None:
         """Count a rebalance."""
@@ -110,7 +108,7 @@ class TelemetryObserver:
         place = (stage, topic, partition)
         self._owned.discard(place)
         self._braked.discard(place)
-        self._restoring.discard(place)
+        self._restoring.pop(place, None)
         self._blocked.pop(place, None)
         self._sessions.pop(place, None)
         self._open_transactions.pop(place, None)
@@ -145,43 +143,34 @@ class TelemetryObserver:
         self._connected[role] = up
 
     def braked(self, stage: StageName, topic: str, partition: int, code: str) -> None:
-        """Show and log a braked partition."""
+        """Show a braked partition."""
+        self._end_restore(stage, topic, partition)
         self._braked.add((stage, topic, partition))
         self._gauge["braked_partitions"].labels(stage).set(_count_of(self._braked, stage))
         self._log_rejects(now=True)
-        self._log.error("partition.braked", stage=stage, topic=topic, partition=partition, code=one_of(DEAD_LETTER_CODES, code))
 
-    def blocked(self, stage: StageName, topic: str, partition: int, reason: Block | None) -> None:
-        """Show and log a partition that waits for an operator, or no longer does."""
-        place = (stage, topic, partition)
-        before = self._blocked.pop(place, None)
-        if reason is not None:
-            self._blocked[place] = reason
+    def blocked(self, stage: StageName, topic: str, partition: int, reason: Block) -> None:
+        """Show a partition that waits for an operator."""
+        self._end_restore(stage, topic, partition)
+        self._blocked[stage, topic, partition] = reason
         self._show_blocked(stage)
-        if reason is not None and reason != before:
-            self._log.error("partition.blocked", stage=stage, topic=topic, partition=partition, reason=reason)
-        elif reason is None and before is not None:
-            self._log.info("partition.unblocked", stage=stage, topic=topic, partition=partition, reason=before)
 
     def restoring(self, stage: StageName, topic: str, partition: int, entries: int) -> None:
         """Show progress of a restore."""
-        self._restoring.add((stage, topic, partition))
+        place = (stage, topic, partition)
+        self._counter["restored_entries_total"].labels(stage).inc(max(0, entries - self._restoring.get(place, 0)))
+        self._restoring[place] = entries
         self._gauge["restoring_partitions"].labels(stage).set(_count_of(self._restoring, stage))
-        self._counter["restored_entries_total"].labels(stage).inc(entries)
 
     def taken(self, stage: StageName, topic: str, partition: int, outcome: Literal["ok", "failed"], seconds: float) -> None:
-        """Count a take; a good one ends the restore."""
-        self._restoring.discard((stage, topic, partition))
-        self._gauge["restoring_partitions"].labels(stage).set(_count_of(self._restoring, stage))
+        """Count a take; its end is the end of a restore too."""
+        self._end_restore(stage, topic, partition)
         self._counter["partition_takes_total"].labels(stage, outcome).inc()
         self._histogram["partition_take_duration_seconds"].labels(stage).observe(seconds)
-        if outcome == "failed":
-            self._log.warning("partition.take_failed", stage=stage, topic=topic, partition=partition, seconds=round(seconds, 3))
 
-    def stalled(self, stage: StageName, topic: str, partition: int, seconds: float) -> None:
-        """Count and log a stall."""
+    def stalled(self, stage: StageName, topic: str, partition: int) -> None:
+        """Count a stall."""
         self._counter["stalls_total"].labels(stage).inc()
-        self._log.error("partition.stalled", stage=stage, topic=topic, partition=partition, seconds=round(seconds, 1))
 
     def dead_letter_failed(self, stage: StageName) -> None:
         """Count and log a refused dead letter."""
@@ -193,13 +182,9 @@ class TelemetryObserver:
         self._histogram["event_loop_lag_seconds"].observe(seconds)
 
     def readiness(self, stage: StageName, reasons: Sequence[str]) -> None:
-        """Pass the report on; log a change."""
+        """Pass the report on."""
         self._gauge["ready"].labels(stage).set(not reasons)
-        if self._readiness.report(stage, reasons):
-            if reasons:
-                self._log.warning("readiness.lost", stage=stage, reasons=list(reasons))
-            else:
-                self._log.info("readiness.gained", stage=stage)
+        self._readiness.report(stage, reasons)
         self._log_rejects()
 
     def log(self, level: Literal["debug", "info", "warning", "error"], event: str, **fields: Any) -> None:
@@ -210,6 +195,10 @@ class TelemetryObserver:
     def flush(self) -> None:
         """Write what was summed up and not logged yet; called once at the end."""
         self._log_rejects(now=True)
+
+    def _end_restore(self, stage: StageName, topic: str, partition: int) -> None:
+        self._restoring.pop((stage, topic, partition), None)
+        self._gauge["restoring_partitions"].labels(stage).set(_count_of(self._restoring, stage))
 
     def _owned_changed(self, stage: StageName) -> None:
         self._gauge["assigned_partitions"].labels(stage).set(_count_of(self._owned, stage))

@@ -18,11 +18,9 @@ class Readiness:
         self._clock = clock
         self._reports: dict[str, tuple[float, tuple[str, ...]] | None] = dict.fromkeys(stages)
 
-    def report(self, stage: str, reasons: Sequence[str]) -> bool:
-        """Take a stage's reasons for not being ready (none: it is). Returns whether they differ from the last ones."""
-        last = self._reports.get(stage)
+    def report(self, stage: str, reasons: Sequence[str]) -> None:
+        """Take a stage's reasons for not being ready (none: it is)."""
         self._reports[stage] = (self._clock(), tuple(reasons))
-        return last is None or last[1] != tuple(reasons)
 
     def reasons(self) -> list[str]:
         """`stage: reason` for everything that stands in the way; empty when the process is ready."""
