@@ -10,6 +10,7 @@ from acs_aaep_bridge.core.decode import Batch, elements, fate, read
 from acs_aaep_bridge.core.encode import encode_json
 from acs_aaep_bridge.core.encode_avro import AvroEncoding
 from acs_aaep_bridge.core.inputs import Inputs
+from acs_aaep_bridge.core.lifecycle import LifecycleStage
 from acs_aaep_bridge.core.model import (
     Emit,
     HookEvent,
@@ -153,4 +154,4 @@ def build_stage(
     """
     if name == "normalize":
         return NormalizeStage(config, secrets, avro_id)
-    raise NotImplementedError(name)
+    return LifecycleStage(config, shipped())

@@ -24,7 +24,7 @@ class ExactlyOnce(Worker):
         self,
         around: Surroundings,
         partition: TopicPartition,
-        make: Callable[[TopicPartition], Transactor],
+        make: Callable[[], Transactor],
         parked: Parked | None = None,
     ) -> None:
         self._make = make
@@ -37,7 +37,7 @@ class ExactlyOnce(Worker):
 
     async def _fence(self) -> None:
         await self._give_up()
-        transactor = self._transactor = self._make(self.partition)
+        transactor = self._transactor = self._make()
         async with asyncio.timeout(START_WITHIN):
             await transactor.start()
         self._measure(transactor)

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from aiokafka import TopicPartition
 
@@ -14,7 +14,7 @@ from acs_aaep_bridge.errors import OwnershipLost, PartitionTakeError, StalledErr
 from acs_aaep_bridge.kafka.at_least_once import AtLeastOnce
 from acs_aaep_bridge.kafka.batch import Unpublishable
 from acs_aaep_bridge.kafka.partition import Parked, Surroundings, TakeAgain, Worker
-from acs_aaep_bridge.kafka.ports import Fetched, Sink, Source, Trouble
+from acs_aaep_bridge.kafka.ports import Fetched, Probe, Sink, Source, Trouble
 
 TAKE_FAILURES = 5
 TAKE_WINDOW = 600.0
@@ -25,18 +25,6 @@ _TROUBLE_LASTS = 5.0
 _COMMIT_EVERY = 0.2
 _COMMIT_WITHIN = 30.0
 _POLL = 0.2
-
-
-class Probe(Protocol):
-    """Asks the broker, on a connection of its own."""
-
-    async def lags(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
-        """Last stable offset and high watermark of each; also without partitions it raises if no broker answers."""
-
-    def partitions(self, topic: str) -> int | None:
-        """How many the topic has by the last answer; None if it is gone."""
-
-    async def stop(self) -> None: ...
 
 
 MakeWorker = Callable[[Surroundings, TopicPartition, "Parked | None"], Worker]

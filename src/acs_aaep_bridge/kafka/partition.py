@@ -58,7 +58,6 @@ class Surroundings:
     stage: Stage
     source: Source
     observer: Observer
-    group: str
     start: Literal["earliest", "latest"]
     on_out_of_range: Literal["block", "earliest", "latest"]
     fatal: Callable[[BaseException], None] = lambda error: None

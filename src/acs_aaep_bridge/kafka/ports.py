@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, TypeVar
 
 from aiokafka import TopicPartition
 
-from acs_aaep_bridge.core.model import Outgoing, Record, Reject, WriterSchema
+from acs_aaep_bridge.core.model import Outgoing, Record, Reject, StageName, WriterSchema
 
 FailPoint = Callable[[str], None]
 """Called at named moments (`transaction_open outputs_acked changelog_acked before_commit after_commit`); a test may die there."""
@@ -199,3 +199,38 @@ class SchemaSource(Protocol):
 
     async def fetch(self, schema_id: int) -> WriterSchema | None:
         """The schema, None when the registry has none by that id. Raises when the registry cannot be asked."""
+
+
+class Probe(Protocol):
+    """Asks the broker how things stand, on a connection of its own."""
+
+    async def start(self) -> None: ...
+
+    async def lags(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+        """Last stable offset and high watermark of each; raises when no broker answers, also without partitions."""
+
+    def partitions(self, topic: str) -> int | None:
+        """How many the topic has by the last answer; None if it is gone."""
+
+    async def stop(self) -> None: ...
+
+
+P = TypeVar("P", bound=Probe)
+
+
+class Backend(Protocol[P]):
+    """Makes the parts for a stage. None of them is connected yet."""
+
+    def source(self, stage: StageName) -> Source: ...
+
+    def sink(self, stage: StageName) -> Sink: ...
+
+    def transactor(self, stage: StageName, partition: TopicPartition) -> Transactor:
+        """A new producer for one input partition, fencing all others for the same one."""
+
+    def probe(self, stage: StageName) -> P: ...
+
+    def changelog(self, probe: P) -> Changelog: ...
+
+    def expected(self, stage: StageName) -> dict[str, int]:
+        """Partition counts of the topics a stage reads and writes, as they were found."""

@@ -12,7 +12,7 @@ from acs_aaep_bridge.kafka import internals
 
 
 class KafkaProbe:
-    """See `group.Probe`. `topics` are those whose partition counts are watched."""
+    """See `ports.Probe`. `topics` are those whose partition counts are watched."""
 
     def __init__(self, client: AIOKafkaClient, topics: Sequence[str]) -> None:
         self.client = client

@@ -8,8 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aiokafka import TopicPartition
@@ -21,17 +20,13 @@ from acs_aaep_bridge.core.stages import build_stage
 from acs_aaep_bridge.errors import BrokerUnreachable
 from acs_aaep_bridge.kafka import topics
 from acs_aaep_bridge.kafka.at_least_once import AtLeastOnce
-from acs_aaep_bridge.kafka.changelog import KafkaChangelog
+from acs_aaep_bridge.kafka.backend import KafkaBackend
 from acs_aaep_bridge.kafka.client import Clients
 from acs_aaep_bridge.kafka.exactly_once import ExactlyOnce
-from acs_aaep_bridge.kafka.group import Group, MakeWorker
+from acs_aaep_bridge.kafka.group import Group
 from acs_aaep_bridge.kafka.observer import Observer
 from acs_aaep_bridge.kafka.partition import Parked, Surroundings, Worker
-from acs_aaep_bridge.kafka.ports import FailPoint, SchemaSource, Transactor
-from acs_aaep_bridge.kafka.probe import KafkaProbe
-from acs_aaep_bridge.kafka.sink import KafkaSink
-from acs_aaep_bridge.kafka.source import KafkaSource
-from acs_aaep_bridge.kafka.transactions import KafkaTransactor, transactional_id
+from acs_aaep_bridge.kafka.ports import Backend, FailPoint, SchemaSource
 
 _LOOP_EVERY = 0.5
 
@@ -67,100 +62,61 @@ async def run(config: Config, stages: Sequence[StageName], observer: Observer, p
         report = await topics.check(config, stages, clients)
         for warning in report.warnings:
             observer.log("warning", "topics.odd", reason=warning)
-        kit = _Kit(config, clients, report, observer, parts)
-        groups: list[Group] = []
-        watch = asyncio.ensure_future(_watch_loop(observer))
-        try:
-            for name in stages:
-                groups.append(await kit.start(parts.build(name, config)))
-            observer.log("info", "bridge.started", stages=list(stages), delivery=config.delivery)
-            await _until(stopping, groups)
-        finally:
-            watch.cancel()
-            began = time.monotonic()
-            deadline = began + config.shutdown.timeout / 1000
-            await asyncio.gather(*(group.stop(deadline) for group in groups))
-            observer.log("info", "bridge.stopped", seconds=round(time.monotonic() - began, 3))
+        backend = KafkaBackend(config, clients, report, observer)
+        await run_on(backend, config, stages, observer, replace(parts, stop=stopping))
 
 
-@dataclass(frozen=True)
-class _Kit:
-    """What it takes to put a stage on Kafka."""
+async def run_on(backend: Backend[Any], config: Config, stages: Sequence[StageName], observer: Observer, parts: Parts) -> None:
+    """`run` on what `backend` offers, without its checks and its signal handlers."""
+    groups: list[Group] = []
+    watch = asyncio.ensure_future(_watch_loop(observer))
+    try:
+        for name in stages:
+            groups.append(await _start(backend, config, parts.build(name, config), observer, parts))
+        observer.log("info", "bridge.started", stages=list(stages), delivery=config.delivery)
+        await _until(parts.stop or asyncio.Event(), groups)
+    finally:
+        watch.cancel()
+        began = time.monotonic()
+        deadline = began + config.shutdown.timeout / 1000
+        await asyncio.gather(*(group.stop(deadline) for group in groups))
+        observer.log("info", "bridge.stopped", seconds=round(time.monotonic() - began, 3))
 
-    config: Config
-    clients: Clients
-    report: topics.Report
-    observer: Observer
-    parts: Parts
 
-    async def start(self, stage: Stage) -> Group:
-        """A running group. Raises BrokerUnreachable."""
-        config, name = self.config, stage.name
-        probe = KafkaProbe(self.clients.plain(f"{name}-probe"), sorted(self._expected(name)))
-        around = Surroundings(
-            config,
-            stage,
-            self._source(name),
-            self.observer,
-            group=config.group(name),
-            start=config.input.start if name == "normalize" else "earliest",
-            on_out_of_range=config.input.on_out_of_range,
-            expected=self._expected(name),
-            changelog=self._changelog(probe) if name == "lifecycle" else None,
-            schemas=self.parts.schemas,
-            failpoint=self.parts.failpoint,
-        )
-        sink = self._sink(name) if config.delivery == "at_least_once" else None
-        group = Group(around, lambda: self._source(name), probe, sink)
-        group.make_worker = self._exactly_once if sink is None else self._at_least_once(sink, group)
-        try:
-            await probe.start()
-            if sink is not None:
-                await sink.start()
-            await group.start()
-        except (KafkaError, OSError, TimeoutError) as error:
-            await group.stop(time.monotonic() + 3)
-            raise BrokerUnreachable(f"the {name} stage cannot connect: {error or type(error).__name__}") from error
-        return group
+async def _start(backend: Backend[Any], config: Config, stage: Stage, observer: Observer, parts: Parts) -> Group:
+    """A running group. Raises BrokerUnreachable."""
+    name = stage.name
+    probe = backend.probe(name)
+    sink = backend.sink(name) if config.delivery == "at_least_once" else None
+    around = Surroundings(
+        config,
+        stage,
+        backend.source(name),
+        observer,
+        start=config.input.start if name == "normalize" else "earliest",
+        on_out_of_range=config.input.on_out_of_range,
+        expected=backend.expected(name),
+        changelog=backend.changelog(probe) if name == "lifecycle" else None,
+        schemas=parts.schemas,
+        failpoint=parts.failpoint,
+    )
+    group = Group(around, lambda: backend.source(name), probe, sink)
 
-    def _written(self, name: StageName) -> set[str]:
-        names = self.config.topics
-        own = {names.normalized} if name == "normalize" else {names.lifecycle, names.changelog}
-        return own | {names.dead_letter}
+    def worker(around: Surroundings, tp: TopicPartition, parked: Parked | None) -> Worker:
+        if sink is not None:
+            return AtLeastOnce(around, tp, sink, group.finished, parked)
+        return ExactlyOnce(around, tp, lambda: backend.transactor(name, tp), parked)
 
-    def _expected(self, name: StageName) -> dict[str, int]:
-        inputs = set(self.config.input.topics) if name == "normalize" else {self.config.topics.normalized}
-        return {topic: self.report.topics[topic].partitions for topic in inputs | self._written(name)}
-
-    def _outputs(self, name: StageName) -> topics.Report:
-        return topics.Report({topic: self.report.topics[topic] for topic in self._written(name)}, ())
-
-    def _source(self, name: StageName) -> KafkaSource:
-        config = self.config
-        names = config.input.topics if name == "normalize" else (config.topics.normalized,)
-        pattern = f"(?!__){config.input.pattern}" if name == "normalize" and config.input.pattern is not None else None
-        member = partial(self.clients.member, name, config.group(name))
-        return KafkaSource(member, names, pattern, config.kafka.max_partition_fetch)
-
-    def _sink(self, name: StageName) -> KafkaSink:
-        make = partial(self.clients.producer, name)
-        return KafkaSink(make, self._outputs(name), self.config.kafka.max_in_flight, self.observer)
-
-    def _changelog(self, probe: KafkaProbe) -> KafkaChangelog:
-        wait = self.config.kafka.transaction_timeout / 1000 + 10
-        reader = partial(self.clients.reader, "lifecycle-restore")
-        return KafkaChangelog(self.config.topics.changelog, reader, probe.client, wait)
-
-    def _exactly_once(self, around: Surroundings, tp: TopicPartition, parked: Parked | None) -> Worker:
-        def transactor(partition: TopicPartition) -> Transactor:
-            identity = transactional_id(around.group, partition)
-            make = partial(self.clients.producer, f"{around.name}-{partition.topic}-{partition.partition}", identity)
-            return KafkaTransactor(make, self._outputs(around.name), around.group)
-
-        return ExactlyOnce(around, tp, transactor, parked)
-
-    def _at_least_once(self, sink: KafkaSink, group: Group) -> MakeWorker:
-        return lambda around, tp, parked: AtLeastOnce(around, tp, sink, group.finished, parked)
+    group.make_worker = worker
+    try:
+        await probe.start()
+        if sink is not None:
+            await sink.start()
+        await group.start()
+    except (KafkaError, OSError, TimeoutError) as error:
+        await group.stop(time.monotonic() + 3)
+        raise BrokerUnreachable(f"the {name} stage cannot connect: {error or type(error).__name__}") from error
+    return group
 
 
 async def _until(stopping: asyncio.Event, groups: Sequence[Group]) -> None:
