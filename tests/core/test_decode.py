@@ -227,3 +227,7 @@ def test_what_is_not_an_object_is_no_request(value: Any, expected: str) -> None:
 @pytest.mark.parametrize("message", [{}, {"method": None, "result": 1}, {"method": 5}, {"id": 1}, {"Method": "steps/x"}])
 def test_a_missing_method_is_left_to_validation(message: Any) -> None:
     assert fate(message) is None
+
+
+def test_of_two_members_with_one_name_the_last_stands() -> None:
+    assert read(b'{"a":1,"b":2,"a":3}', LIMITS) == {"a": 3, "b": 2}
