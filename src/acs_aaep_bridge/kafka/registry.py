@@ -26,6 +26,7 @@ from acs_aaep_bridge.kafka.observer import Observer
 _MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 _MAX_REFERENCES = 100
 _NO_SUBJECT, _NO_VERSION, _NO_SCHEMA = 40401, 40402, 40403
+_HIGHEST_ID = (1 << 31) - 1  # a Java int: a registry asked for more answers that there is no such page
 _ABSENT_FOR = 30.0
 _FIRST_WAIT, _LONGEST_WAIT = 0.25, 20.0
 _START_ATTEMPTS = 4
@@ -77,6 +78,8 @@ class Registry:
         """
         if schema_id in self._known:
             return self._known[schema_id]
+        if schema_id > _HIGHEST_ID:
+            return None
         now = asyncio.get_running_loop().time()
         if now < self._absent.get(schema_id, 0.0):
             return None
@@ -184,7 +187,7 @@ class Registry:
 
     def _id(self, answer: Answer) -> int:
         found = answer.body.get("id") if answer.status == 200 and isinstance(answer.body, dict) else None
-        if not isinstance(found, int) or not 0 <= found < 1 << 32:
+        if not isinstance(found, int) or not 0 <= found <= _HIGHEST_ID:
             raise self._unexpected(answer)
         return found
 
