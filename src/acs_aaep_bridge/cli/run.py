@@ -12,7 +12,7 @@ import click
 from acs_aaep_bridge.cli.options import chosen, stage_option, with_config
 from acs_aaep_bridge.config import Config
 from acs_aaep_bridge.core.model import StageName
-from acs_aaep_bridge.kafka import runner
+from acs_aaep_bridge.kafka.runner import run as run_bridge
 from acs_aaep_bridge.telemetry.setup import telemetry
 
 
@@ -44,4 +44,4 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 async def _run(config: Config, stages: tuple[StageName, ...]) -> None:
     async with telemetry(config, stages) as seen:
-        await runner.run(config, stages, seen.observer)
+        await run_bridge(config, stages, seen.observer)
