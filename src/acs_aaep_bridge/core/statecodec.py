@@ -38,7 +38,7 @@ def encode(state: SessionState) -> bytes:
     """The changelog value of `state`; below 1 KiB for a typical session, below `MAX_ENTRY_BYTES` for any."""
     head = header_of(state)
     flags = head.open * _OPEN | head.brief * _BRIEF | head.calls * _CALLS | head.inferred * _INFERRED
-    rest = orjson.dumps(_body(state)) + state.repeats
+    rest = orjson.dumps(_body(state), default=tuple) + state.repeats  # orjson refuses named tuples by itself
     due = -1 if head.due is None else head.due
     return _HEADER.pack(VERSION, flags, crc32(rest), head.seen, due, len(state.repeats)) + rest
 
