@@ -121,7 +121,7 @@ def test_each_element_of_a_batch_keeps_its_own_bytes(values: list[Any], indent: 
     assert all(part in text and part == part.strip() for part in parts)
 
 
-@pytest.mark.parametrize("value", [b"", b"[1] x", b"[1", b"[[1]", b"1,2", b"[1]]"])
+@pytest.mark.parametrize("value", [b"", b"[1] x", b"[1", b"[[1]", b"1,2", b"[1]]", b"[1][2]", b"[[1]] [2]", b"[1]],[2]"])
 def test_what_is_not_one_array_has_no_elements(value: bytes) -> None:
     assert elements(value) is None
 

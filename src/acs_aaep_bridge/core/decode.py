@@ -19,7 +19,7 @@ from acs_aaep_bridge.core.model import Json, Reject, Skip, Violation
 _BLANK = b" \t\n\r"
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)'
 _STRINGS = re.compile(_STRING, re.DOTALL)
-_TOKENS = re.compile(_STRING + rb"|[\[\]{},]", re.DOTALL)
+_TOKENS = re.compile(_STRING + rb"|[\[{]+|[\]}]+|,", re.DOTALL)
 _NO_BRACKET = bytes(byte for byte in range(256) if byte not in b"[]{}")
 _STEP = [1 if byte in b"[{" else -1 for byte in range(256)]
 _METHOD = re.compile(r"(?:steps/|protocols/|agbom/|trace/|system/|handshake/|wrapped:)[^\n\r\u2028\u2029]")
@@ -76,16 +76,22 @@ def elements(payload: bytes) -> list[bytes] | None:
     spans: list[bytes] = []
     depth, start, end = 0, 0, -1
     for token in _TOKENS.finditer(payload):
-        kind = payload[token.start()]
+        first, after = token.span()
+        kind = payload[first]
         if kind in b"[{":
-            depth += 1
-            if depth == 1:
-                start = token.end()
-        elif kind in b"]}" or (kind in b"," and depth == 1):
-            if depth == 1:
-                spans.append(payload[start : token.start()].strip(_BLANK))
-                start = end = token.end()
-            depth -= kind in b"]}"
+            if depth == 0:
+                if end >= 0:
+                    return None
+                start = first + 1
+            depth += after - first
+        elif kind in b"]}":
+            depth -= after - first
+            if depth <= 0:
+                spans.append(payload[start : after - 1].strip(_BLANK))
+                end = after
+        elif kind in b"," and depth == 1:
+            spans.append(payload[start:first].strip(_BLANK))
+            start = after
     closed = depth == 0 and end > 0 and not payload[end:].strip(_BLANK)
     return spans if closed else None
 
