@@ -19,9 +19,6 @@ from acs_aaep_bridge.samples import Sample, rounds
 
 _STYLES: Final = {"critical": "bold red", "background": "dim"}
 
-_SESSION: Final = len("sess_") + 8
-"""Characters of a session id that are shown: enough to tell them apart by eye."""
-
 
 def now() -> int:
     """Milliseconds since the epoch."""
@@ -78,8 +75,7 @@ class Display:
             return
         event = orjson.loads(record.value or b"{}")
         style = _STYLES.get(event.get("urgency"), "")
-        kind, session = str(event.get("type")).removeprefix("aaep:"), str(event.get("session_id"))
-        self._screen.add("out", safe(f"{kind} {session[:_SESSION]}…"), style)
+        self._screen.add("out", safe(f"{str(event.get('type')).removeprefix('aaep:')}  {event.get('session_id')}"), style)
         words = self._listener.hear(record.value)
         if words:
             self._screen.add("heard", words, style)
