@@ -17,7 +17,8 @@ MAPPING = (ROOT / "docs" / "mapping.md").read_text(encoding="utf-8")
 
 
 def section(number: int) -> str:
-    return re.split(r"^## \d+\. ", MAPPING, flags=re.MULTILINE)[number]
+    numbered = re.split(r"^## \d+\. ", MAPPING, flags=re.MULTILINE)[number]
+    return re.split(r"^## ", numbered, flags=re.MULTILINE)[0]
 
 
 def cells(text: str) -> list[list[str]]:
