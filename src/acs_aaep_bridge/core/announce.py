@@ -28,6 +28,7 @@ _MIN_SENTENCE = 12
 
 _READABLE = re.compile(r"[A-Za-z][A-Za-z0-9 ._-]{0,39}")
 _UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.IGNORECASE)
+_FINAL_STOPS = (".", "!", "?", "…", "。", "！", "？")
 _SENTENCE_END = re.compile(r"[.!?…](?= )|[。！？]")
 _OPENS_SENTENCE = re.compile(r"(^|[.!?] )\{(agent|child|who|tool)\}")
 
@@ -89,7 +90,7 @@ class Announcer:
     def reason(self, text: str) -> str:
         """A host's own words for why something ended, without the final stop."""
         text = self.clean(text)
-        return cut(text[:-1].rstrip() if text.endswith((".", "。")) else text, SENTENCE_LIMIT)
+        return cut(text[:-1].rstrip() if text.endswith(_FINAL_STOPS) else text, SENTENCE_LIMIT)
 
     def texts(self, key: str, words: Words) -> dict[str, str]:
         """`summary_terse` and `summary_normal` of a row, and `summary_detailed` where it says more than normal."""
