@@ -204,7 +204,7 @@ def _why_unreachable(error: Exception, kafka: Kafka) -> str:
     if isinstance(error, ssl.SSLError):
         return f"the TLS handshake failed ({error.reason or error}); does this port speak TLS, and does it want a certificate?"
     if isinstance(error, TimeoutError):
-        return "no answer within 10 s"
+        return "no answer within 10 s" + ("; does this port speak TLS?" if kafka.tls.enabled else "")
     if isinstance(error, OSError):
         return error.strerror or str(error)
     hint = "" if kafka.tls.enabled else "; if this port speaks TLS, set kafka.tls.enabled"
