@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -26,6 +27,8 @@ DEFAULT_LIMIT = 1_048_588  # max.message.bytes of a broker that was not told oth
 RECORD_OVERHEAD = 64 << 10  # key, headers and batch header beside a record's value
 EVENT_LIMIT = 64 << 10  # AAEP's limit for one event
 ENTRY_LIMIT = 128 << 10  # a session in the changelog
+
+_ASK_WITHIN = 12.0
 
 T = TypeVar("T")
 Role = Literal["input", "normalized", "lifecycle", "dead_letter", "changelog"]
@@ -253,12 +256,20 @@ async def _configs(admin: AIOKafkaAdminClient, names: Sequence[str]) -> dict[str
 
 
 async def _ask(clients: Clients, question: Callable[[AIOKafkaAdminClient], Awaitable[T]]) -> T:
-    """The answer to `question` from an admin client that is closed afterwards. aiokafka's errors are told as ours."""
-    admin = clients.admin()
-    try:
-        await admin.start()
-        return await question(admin)
-    except (KafkaError, TimeoutError) as error:
-        raise BrokerUnreachable(f"the broker does not answer: {error or type(error).__name__}") from None
-    finally:
-        await admin.close()
+    """The answer to `question` from an admin client that is closed afterwards. aiokafka's errors are told as ours.
+
+    Asked again for some seconds while one does not come: the client may ask a broker that has just died, which the others
+    still name until its session ends.
+    """
+    deadline = time.monotonic() + _ASK_WITHIN
+    while True:
+        admin = clients.admin()
+        try:
+            await admin.start()
+            return await question(admin)
+        except (KafkaError, TimeoutError) as error:
+            if time.monotonic() > deadline or not getattr(error, "retriable", True):
+                raise BrokerUnreachable(f"the broker does not answer: {error or type(error).__name__}") from None
+        finally:
+            await admin.close()
+        await asyncio.sleep(0.5)
