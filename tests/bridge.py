@@ -14,11 +14,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from acs_aaep_bridge.config import Config, load
 from tests.brokers import topics
 from tests.brokers.process import Child, free_ports, until
+from tests.brokers.secure import PASSWORD, USER, SecureKafka
 
 ROOT = Path(__file__).resolve().parent.parent
 _SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
@@ -85,6 +86,24 @@ def topics_for(bootstrap: str, name: str, partitions: int) -> Names:
     special = {names.raw: big, names.dead_letter: big, names.changelog: {"cleanup.policy": "compact"}}
     topics.create(bootstrap, dict.fromkeys(every, partitions), special)
     return names
+
+
+class Secured(NamedTuple):
+    """The `kafka` section for one way in, and the environment its secrets are in."""
+
+    settings: dict[str, Any]
+    environment: dict[str, str]
+
+
+def secured(secure: SecureKafka, listener: str, mechanism: str | None = None, password: str = PASSWORD) -> Secured:
+    """How the user of the secure broker comes in by `listener`: with a password, with a token file, or by TLS alone."""
+    settings: dict[str, Any] = {
+        "bootstrap_servers": secure.kafka.address(listener),
+        "tls": {"enabled": True, "ca_file": str(secure.authority.file)},
+    }
+    if mechanism is not None:
+        settings["sasl"] = {"mechanism": mechanism, "username": USER, "password": {"env": "TEST_KAFKA_PASSWORD"}}
+    return Secured(settings, {"TEST_KAFKA_PASSWORD": password})
 
 
 class Bridge:

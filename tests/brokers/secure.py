@@ -97,9 +97,14 @@ class SecureKafka:
 
     def allow_nothing(self) -> None:
         """Take every permission back."""
-        anything = cast(str, None)  # which the stubs do not know to match every name and host
-        kinds, patterns, mine = ResourceType.ANY, ResourcePatternType.ANY, f"User:{USER}"
-        every = AclBindingFilter(kinds, anything, patterns, mine, anything, AclOperation.ANY, AclPermissionType.ANY)
+        self.forbid(ResourceType.ANY, None)
+
+    def forbid(self, kind: ResourceType, name: str | None) -> None:
+        """Take back what `USER` may do on this resource; None is any name."""
+        # Its stubs do not know that None matches every name and host.
+        wanted, anywhere = cast(str, name), cast(str, None)
+        patterns, mine = ResourcePatternType.ANY, f"User:{USER}"
+        every = AclBindingFilter(kind, wanted, patterns, mine, anywhere, AclOperation.ANY, AclPermissionType.ANY)
         for done in self.admin.delete_acls([every]).values():
             done.result(timeout=20)
 

@@ -35,6 +35,16 @@ def create(bootstrap: str, topics: Mapping[str, int], config: Mapping[str, Mappi
     until(led, 30, f"leaders for {sorted(topics)}")
 
 
+def replace(bootstrap: str, name: str, replicas: list[list[int]]) -> None:
+    """Make an empty topic anew, each partition on the given nodes, the first of them leading; all must acknowledge."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin.delete_topics([name])[name].result(timeout=30)
+    until(lambda: name not in admin.list_topics(timeout=10).topics, 30, f"{name} is gone")
+    config = {"min.insync.replicas": str(len(replicas[0]))}
+    admin.create_topics([NewTopic(name, len(replicas), replica_assignment=replicas, config=config)])[name].result(timeout=30)
+    until(lambda: name in admin.list_topics(timeout=10).topics, 30, f"{name} is back")
+
+
 def fill(bootstrap: str, topic: str, records: Iterable[tuple[bytes | None, bytes | None]], *, partition: int = -1) -> int:
     """Publish (key, value) pairs, in order, and return how many once all are acknowledged."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "acks": "all", "message.max.bytes": 32 << 20})

@@ -1,0 +1,1 @@
+"""The bridge as a process against real brokers."""
