@@ -1,0 +1,119 @@
+"""Rates, CPU and latencies of a running process, seen from outside: by what it has committed and by what comes out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import quantiles
+
+import psutil
+from confluent_kafka import Consumer, TopicPartition
+from tests.brokers import topics
+from tests.brokers.process import Child
+from tests.brokers.publisher import Publisher, Record
+
+_WARM = 0.1
+_EVERY = 0.05
+_SETTLING = 3.0
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """Between the first tenth and the end of the input: records a second, and CPU microseconds of the process a record."""
+
+    records: int
+    seconds: float
+    cpu_seconds: float
+
+    @property
+    def rate(self) -> float:
+        return self.records / self.seconds
+
+    @property
+    def cpu_us(self) -> float:
+        return self.cpu_seconds / self.records * 1e6
+
+
+class Progress:
+    """How many records a group has committed of a topic."""
+
+    def __init__(self, bootstrap: str, group: str, topic: str) -> None:
+        self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
+        numbers = self._consumer.list_topics(topic, timeout=20).topics[topic].partitions
+        self._partitions = [TopicPartition(topic, number) for number in numbers]
+
+    def count(self) -> int:
+        return sum(max(0, one.offset) for one in self._consumer.committed(self._partitions, timeout=20))
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def throughput(child: Child, bootstrap: str, group: str, topic: str, timeout: float = 300.0) -> Throughput:
+    """Watch `child` consume all of `topic`, which must be filled already and hold no transaction markers."""
+    total = sum(topics.ends(bootstrap, topic).values())
+    progress = Progress(bootstrap, group, topic)
+    process = psutil.Process(child.pid)
+    start: tuple[int, float, float] | None = None
+    deadline = time.monotonic() + timeout
+    try:
+        while True:
+            count, now, cpu = progress.count(), time.monotonic(), _cpu(process)
+            if start is None and count >= total * _WARM:
+                start = (count, now, cpu)
+            if start is not None and count >= total:
+                if count == start[0]:
+                    raise AssertionError("too few records to measure: all were done at the first look")
+                return Throughput(count - start[0], now - start[1], cpu - start[2])
+            if now > deadline or not child.running():
+                raise AssertionError(f"{count} of {total} records of {topic} after {timeout} s\n{child.tail()}")
+            time.sleep(_EVERY)
+    finally:
+        progress.close()
+
+
+def _cpu(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Milliseconds from the input record's timestamp until a read_committed consumer has the output."""
+
+    p50: float
+    p99: float
+    events: int
+
+
+def latency(bootstrap: str, source: str, target: str, records: Sequence[Record], rate: float) -> Latency:
+    """Publish `records` at `rate`, and time what arrives on `target` (records there keep the input's timestamp)."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": topics.unique("latency"),
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "latest",
+            "fetch.wait.max.ms": 10,
+        }
+    )
+    partitions = list(topics.ends(bootstrap, target).items())
+    consumer.assign([TopicPartition(target, number, end) for number, end in partitions])
+    publisher = Publisher(bootstrap, source, records, rate)
+    started = time.time()
+    publisher.start()
+    found: list[float] = []
+    quiet_since = time.monotonic()
+    while time.monotonic() - quiet_since < 5:
+        for message in consumer.consume(500, timeout=0.02):
+            if message.error() is not None:
+                continue
+            quiet_since = time.monotonic()
+            _, timestamp = message.timestamp()
+            if timestamp / 1000 > started + _SETTLING:
+                found.append(time.time() * 1000 - timestamp)
+    publisher.join()
+    consumer.close()
+    cuts = quantiles(found, n=100)
+    return Latency(cuts[49], cuts[98], len(found))
