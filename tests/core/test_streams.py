@@ -14,8 +14,10 @@ from tests.core.stream import Bridge, by_session, spoken
 from tests.core.subscriber import broken_promises, public_failures
 from tests.core.vectors import ROOT, expect
 
+from acs_aaep_bridge.core.announce import Announcer, Words
 from acs_aaep_bridge.core.identity import timestamp_ms
 from acs_aaep_bridge.core.model import Emit, Reject
+from acs_aaep_bridge.core.texts import ENGLISH
 
 STREAMS = {file.parent.name: file.parent for file in sorted(ROOT.glob("streams/*/input.jsonl"))}
 QUIET_NOTES = {"inferred_start", "inferred_end", "superseded"}
@@ -57,6 +59,20 @@ def test_every_session_of_a_stream_that_is_over_passes_the_public_checks(name: s
     for session in by_session(bridge.events).values():
         assert public_failures(session) == []
         assert broken_promises(session) == []
+
+
+def test_every_text_is_heard_in_some_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: set[str] = set()
+    texts = Announcer.texts
+
+    def listening(self: Announcer, key: str, words: Words) -> dict[str, str]:
+        heard.add(key)
+        return texts(self, key, words)
+
+    monkeypatch.setattr(Announcer, "texts", listening)
+    for name in STREAMS:
+        play(name)
+    assert heard == set(ENGLISH.rows)
 
 
 def _background(bridge: Bridge) -> list[str]:

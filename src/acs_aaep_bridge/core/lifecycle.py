@@ -33,7 +33,7 @@ from acs_aaep_bridge.core.schemas import SchemaSet, Validator, violations
 from acs_aaep_bridge.core.session import SessionState
 from acs_aaep_bridge.core.table import SessionTable
 from acs_aaep_bridge.core.translate import TRANSLATORS
-from acs_aaep_bridge.errors import BridgeError
+from acs_aaep_bridge.errors import BridgeError, ConfigError, Problem
 
 AAEP_SCHEMA = "https://aaep-protocol.org/schemas/v1/core/{}.schema.json"
 AAEP_TYPES = (
@@ -52,11 +52,16 @@ _TOMBSTONE = (Skip("tombstone"),)
 
 
 class LifecycleStage:
-    """Pure: what is remembered lies in the `SessionTable` that `new_state` gives. `read` decodes records; JSON by default."""
+    """Pure: what is remembered lies in the `SessionTable` that `new_state` gives.
+
+    `read_value` decodes a record's value; JSON by default. Raises ConfigError for a context that AAEP would not allow.
+    """
 
     name: StageName = "lifecycle"
 
     def __init__(self, config: Config, schemas: SchemaSet, read_value: Read | None = None) -> None:
+        if not schemas.compile({"format": "uri"}).is_valid(config.mapping.extension_context):
+            raise ConfigError([Problem("mapping.extension_context", "AAEP wants a URI here: https://…, or urn:…")])
         self._policy = prepare(config)
         self._topic = config.topics.lifecycle
         self._read = read_value or JsonReader(config.limits)
