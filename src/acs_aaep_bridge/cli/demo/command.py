@@ -45,11 +45,13 @@ def _config(bootstrap: str) -> Config:
         "topics.create.partitions": "3",
         "topics.create.replication_factor": "1",
         "sessions.grace": "1s",
+        # This broker lets a first member wait for half of its session timeout before it gets partitions.
+        "kafka.session_timeout": "4s",
+        "kafka.heartbeat_interval": "1s",
         "http.host": "127.0.0.1",
         "http.port": str(_metrics_port()),
-        "log.level": "warning",
     }
-    return load("", os.environ, {**EMBEDDED_SETTINGS, **overrides})
+    return load("log: {level: error}", os.environ, {**EMBEDDED_SETTINGS, **overrides})
 
 
 def _metrics_port() -> int:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from typing import Any, Final, NamedTuple, TextIO
-
-from prometheus_client import CollectorRegistry
 
 from acs_aaep_bridge.cli.demo.screen import Screen
 from acs_aaep_bridge.cli.demo.show import Display, Feed
@@ -20,12 +18,17 @@ from acs_aaep_bridge.core.model import StageName
 from acs_aaep_bridge.kafka.client import Clients
 from acs_aaep_bridge.kafka.runner import Parts, run
 from acs_aaep_bridge.kafka.topics import create
+from acs_aaep_bridge.telemetry.metrics import PREFIX
+from acs_aaep_bridge.telemetry.registry import Metrics
 from acs_aaep_bridge.telemetry.setup import telemetry
 
 STAGES: Final[tuple[StageName, ...]] = ("normalize", "lifecycle")
 
 _DRAIN: Final = 15.0
 """Seconds after the feed has ended, at most, for what is on its way."""
+
+_START: Final = 10.0
+"""Seconds, at most, until the bridge has its partitions."""
 
 _ENDING: Final = 3.0
 """Seconds before the end at which nothing more is sent."""
@@ -52,11 +55,13 @@ async def play(config: Config, screen: Screen, course: Course, log: TextIO) -> A
         try:
             with _signals() as interrupted:
                 async with _shown(config, screen):
+                    screen.status("the bridge joins its consumer groups")
+                    await _until(lambda: _ready(seen.metrics), _START, running)
                     screen.status(f"metrics: http://127.0.0.1:{seen.port}/metrics - ends by itself, or on Ctrl-C")
                     feed = Feed(clients, config.input.topics[0], screen, course.rate)
                     await _feed(feed, interrupted, ends - time.monotonic(), running)
                     screen.status("nothing more is sent; waiting for what is on its way")
-                    await _drained(feed, seen.metrics.registry, running)
+                    await _until(lambda: account(feed.events, seen.metrics.registry).settled(), _DRAIN, running)
         finally:
             bridge.set()
             await running
@@ -80,13 +85,18 @@ async def _feed(feed: Feed, interrupted: asyncio.Event, seconds: float, running:
         running.result()
 
 
-async def _drained(feed: Feed, registry: CollectorRegistry, running: asyncio.Future[None]) -> None:
-    """Until the metrics account for all that was published, or it takes too long."""
-    deadline = time.monotonic() + _DRAIN
-    while not account(feed.events, registry).settled():
+async def _until(condition: Callable[[], bool], seconds: float, running: asyncio.Future[None]) -> None:
+    """Until `condition` holds, the bridge ends, or it takes too long. Looks now and then: counters tell nobody of themselves."""
+    deadline = time.monotonic() + seconds
+    while not condition():
         if running.done() or time.monotonic() > deadline:
             return
         await asyncio.sleep(0.1)
+
+
+def _ready(metrics: Metrics) -> bool:
+    name = PREFIX + "ready"
+    return all(metrics.registry.get_sample_value(name, {"stage": stage}) == 1 for stage in STAGES)
 
 
 @asynccontextmanager

@@ -19,6 +19,9 @@ from acs_aaep_bridge.samples import Sample, rounds
 
 _STYLES: Final = {"critical": "bold red", "background": "dim"}
 
+_SESSION: Final = len("sess_") + 8
+"""Characters of a session id that are shown: enough to tell them apart by eye."""
+
 
 def now() -> int:
     """Milliseconds since the epoch."""
@@ -75,7 +78,8 @@ class Display:
             return
         event = orjson.loads(record.value or b"{}")
         style = _STYLES.get(event.get("urgency"), "")
-        self._screen.add("out", safe(f"{str(event.get('type')).removeprefix('aaep:')}  {event.get('session_id')}"), style)
+        kind, session = str(event.get("type")).removeprefix("aaep:"), str(event.get("session_id"))
+        self._screen.add("out", safe(f"{kind} {session[:_SESSION]}…"), style)
         words = self._listener.hear(record.value)
         if words:
             self._screen.add("heard", words, style)

@@ -1,0 +1,90 @@
+"""Timers go by stream time; by the wall clock only where there is nothing left to read."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from tests.kafka.bench import CHANGELOG, LIFECYCLE, NORMALIZED, config, log, running
+
+DELIVERIES = pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+
+
+def _now() -> int:
+    return int(time.time() * 1000)
+
+
+@DELIVERIES
+async def test_a_later_record_releases_what_is_due(delivery: str) -> None:
+    """What was due before a record's time is said before what the record says."""
+    memory = log()
+    memory.publish(NORMALIZED, b"wait", key=b"a", at=1_000)
+    memory.publish(NORMALIZED, b"v", key=b"b", at=2_500)
+    async with running(memory, config(delivery), ["lifecycle"]) as run:
+        await run.until_committed(memory, "lifecycle")
+    assert memory.values(LIFECYCLE) == [b"a=1", b"a!", b"b=1"]
+
+
+@DELIVERIES
+async def test_the_wall_clock_releases_at_the_end_of_the_input(delivery: str) -> None:
+    """With nothing more to read, a timer is due by the clock, and its release is durable like everything else."""
+    memory = log()
+    memory.publish(NORMALIZED, b"wait", key=b"a", at=_now() - 900)
+    async with running(memory, config(delivery), ["lifecycle"]) as run:
+        await run.until(lambda: len(memory.values(LIFECYCLE)) == 2)
+    async with running(memory, config(delivery), ["lifecycle"]) as run:
+        await run.until(lambda: bool(run.watcher.heard("partition.taken")))
+    assert memory.values(LIFECYCLE) == [b"a=1", b"a!"]
+
+
+async def test_a_deadline_in_the_future_waits() -> None:
+    """Stream time never runs ahead of the wall clock, whatever a record's timestamp says."""
+    memory = log()
+    memory.publish(NORMALIZED, b"wait", key=b"a", at=_now() + 3_600_000)
+    memory.publish(NORMALIZED, b"v", key=b"b", at=_now() + 7_200_000)
+    async with running(memory, config(), ["lifecycle"]) as run:
+        await run.until_committed(memory, "lifecycle")
+    assert memory.values(LIFECYCLE) == [b"a=1", b"b=1"]
+
+
+async def test_records_without_a_timestamp_leave_the_time_alone() -> None:
+    """A record that has none (-1) is processed like any other."""
+    memory = log()
+    memory.publish(NORMALIZED, b"wait", key=b"a", at=_now() + 60_000)
+    memory.publish(NORMALIZED, b"v", key=b"b", at=-1)
+    async with running(memory, config(), ["lifecycle"]) as run:
+        await run.until_committed(memory, "lifecycle")
+    assert memory.values(LIFECYCLE) == [b"a=1", b"b=1"]
+    assert [len(report.latencies) for report in run.watcher.reports] == [1]
+
+
+async def test_a_timers_decision_is_written_before_it_is_said() -> None:
+    """At least once: had it been said first and then forgotten, it might be decided otherwise the next time."""
+    memory = log()
+    memory.publish(NORMALIZED, b"wait", key=b"a", at=_now() - 900)
+    order: list[str] = []
+
+    def trap(operation: str, about: object) -> None:
+        if operation == "send":
+            order.extend(sorted({item.outgoing.topic for item in about}))  # type: ignore[attr-defined]
+
+    memory.trap = trap
+    async with running(memory, config("at_least_once"), ["lifecycle"]) as run:
+        await run.until(lambda: len(memory.values(LIFECYCLE)) == 2)
+    assert order == [LIFECYCLE, CHANGELOG, CHANGELOG, LIFECYCLE]
+
+
+async def test_a_tombstone_waits_for_the_commit() -> None:
+    """At least once: a session is deleted from the changelog only when no replay can ask for it again."""
+    memory = log()
+    memory.publish(NORMALIZED, b"v", b"forget", key=b"a", at=1_000)
+    committed_before: list[bool] = []
+
+    def trap(operation: str, about: object) -> None:
+        if operation == "send" and any(item.outgoing.value is None for item in about):  # type: ignore[attr-defined]
+            committed_before.append(bool(memory.committed))
+
+    memory.trap = trap
+    async with running(memory, config("at_least_once", kafka__max_poll_records="1"), ["lifecycle"]) as run:
+        await run.until(lambda: memory.values(CHANGELOG)[-1:] == [None])
+    assert committed_before == [True]

@@ -1,0 +1,151 @@
+"""The bridge notices when nothing moves, says so, and helps itself once."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.errors import KafkaConnectionError
+from tests.kafka.bench import CHANGELOG, NORMALIZED, RAW, config, fill, log, running, start
+
+from acs_aaep_bridge.errors import StalledError, TopicError
+from acs_aaep_bridge.kafka import group as group_module
+from acs_aaep_bridge.kafka.memory import MemorySink
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_module, "PROBE_EVERY", 0.05)
+
+
+async def test_a_stall_rebuilds_the_consumer_once_then_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lag without commit progress: one new consumer, and if that does not help, exit 5."""
+
+    async def never(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(MemorySink, "_send", never)
+    memory = log()
+    memory.publish(RAW, b"v", at=1)
+    run = start(memory, config("at_least_once", watchdog__stall_after="300ms"))
+    with pytest.raises(StalledError, match="raw-0") as raised:
+        await run.until(lambda: False)
+    assert raised.value.exit_code == 5
+    assert len(run.watcher.heard("consumer.rebuilt")) == 1
+
+
+async def test_a_rebuild_that_helps_is_the_end_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the consumer was made anew and the lag is gone, the partition counts as sound again."""
+    hanging = [True]
+    send = MemorySink._send
+
+    async def sometimes(self: MemorySink, items: list[object], after: object) -> None:
+        if hanging[0]:
+            await asyncio.Event().wait()
+        await send(self, items, None)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(MemorySink, "_send", sometimes)
+    memory = log()
+    memory.publish(RAW, b"v", at=1)
+    async with running(memory, config("at_least_once", watchdog__stall_after="300ms")) as run:
+        await run.until(lambda: bool(run.watcher.heard("consumer.rebuilt")))
+        hanging[0] = False
+        await run.until_committed(memory)
+        await run.until(lambda: not run.watcher.reasons["normalize"])
+    assert memory.values(NORMALIZED) == [b"n:v"]
+
+
+async def test_a_dead_consumer_is_made_anew() -> None:
+    """When the client's background tasks have died, polling it would wait for ever."""
+    memory = log()
+    memory.publish(RAW, b"v0", at=1)
+    async with running(memory, config()) as run:
+        await run.until_committed(memory)
+        memory.members["g-normalize"][0].broken = True
+        memory.publish(RAW, b"v1", at=1)
+        await run.until_committed(memory)
+    assert memory.values(NORMALIZED) == [b"n:v0", b"n:v1"]
+    assert len(run.watcher.heard("consumer.rebuilt")) == 1
+
+
+async def test_an_outage_is_no_stall(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While no broker answers there can be no progress; the watchdog waits, and readiness says what is wrong."""
+    monkeypatch.setattr(group_module, "PROBE_VALID", 0.1)
+    memory = log()
+    away = [False]
+
+    def trap(operation: str, about: object) -> None:
+        if away[0]:
+            raise KafkaConnectionError("away")
+
+    memory.trap = trap
+    memory.publish(RAW, b"v0", at=1)
+    async with running(memory, config(watchdog__stall_after="200ms")) as run:
+        await run.until_committed(memory)
+        away[0] = True
+        memory.publish(RAW, b"v1", at=1)
+        await run.until(lambda: any("no broker has answered" in reason for reason in run.watcher.reasons["normalize"]))
+        await asyncio.sleep(0.5)
+        assert not run.watcher.heard("consumer.rebuilt")
+        away[0] = False
+        await run.until_committed(memory)
+        await run.until(lambda: not run.watcher.reasons["normalize"])
+
+
+async def test_lag_counts_from_the_position_when_idle() -> None:
+    """Markers at the end of a log leave no lag behind: nobody will ever commit past them."""
+    memory = log()
+    memory.publish(RAW, b"v0", at=1)
+    memory.mark(TopicPartition(RAW, 0))
+    async with running(memory, config()) as run:
+        await run.until_committed(memory)
+        await run.until(lambda: run.watcher.lags.get(TopicPartition(RAW, 0)) == 0)
+
+
+async def test_a_member_without_partitions_is_ready() -> None:
+    """More members than partitions is no fault: the spare one waits, and is ready."""
+    memory = log(partitions=1)
+    async with running(memory, config()) as first, running(memory, config()) as second:
+        await first.until(lambda: not first.watcher.reasons["normalize"])
+        await second.until(lambda: not second.watcher.reasons["normalize"])
+        memory.publish(RAW, b"v", at=1)
+        await first.until_committed(memory)
+        assert sum(bool(one.watcher.reports) for one in (first, second)) == 1
+
+
+async def test_restoring_is_said() -> None:
+    """While sessions are restored, readiness says so."""
+    memory = log()
+    fill(memory, 3, 1)
+    said: list[str] = []
+
+    def trap(operation: str, about: object) -> None:
+        if operation == "restore":
+            said.extend(run.watcher.reasons["lifecycle"])
+
+    memory.trap = trap
+    run = start(memory, config(), ["lifecycle"])
+    await run.until_committed(memory, "lifecycle")
+    await run.end()
+    assert said == ["restoring 1 partitions"]
+
+
+@pytest.mark.parametrize("topic", [NORMALIZED, CHANGELOG])
+async def test_another_number_of_partitions_ends_the_process(topic: str) -> None:
+    """Sessions would be looked for in the wrong partition: better to stop than to forget them all."""
+    memory = log()
+    run = start(memory, config(), ["lifecycle"])
+    await run.until(lambda: not run.watcher.reasons["lifecycle"])
+    memory.partitions[TopicPartition(topic, 1)] = []
+    with pytest.raises(TopicError, match="has 2 partitions and had 1"):
+        await run.until(lambda: False)
+
+
+async def test_a_topic_that_is_gone_is_said() -> None:
+    """A deleted topic shows in the readiness, and is not made anew behind anyone's back."""
+    memory = log()
+    async with running(memory, config()) as run:
+        await run.until(lambda: not run.watcher.reasons["normalize"])
+        del memory.partitions[TopicPartition(NORMALIZED, 0)]
+        await run.until(lambda: list(run.watcher.reasons["normalize"]) == ["the topic normalized is gone"])
