@@ -13,6 +13,9 @@ from acs_aaep_bridge.kafka.observer import BatchReport
 from acs_aaep_bridge.kafka.ports import Fault, Item, Refusal
 
 
+_Identity = tuple[int, str, bytes | None, bytes | None, int]
+
+
 @dataclass(slots=True)
 class Batch:
     """Accepted records on their way: what they give, and where the input goes on after them."""
@@ -62,7 +65,7 @@ class Processor:
         self.fits: Callable[[Outgoing], bool] = lambda outgoing: True
         self.suspect = 1 << 40
         self._dead_letters = dead_letters
-        self._verdicts: dict[tuple[int, str, bytes | None, bytes | None], Refusal] = {}
+        self._verdicts: dict[_Identity, Refusal] = {}
 
     def commit(self) -> None:
         """What was applied is durable: merge the state, forget the verdicts that led there."""
@@ -191,9 +194,11 @@ class Processor:
         return item._replace(outgoing=stand_in)
 
 
-def _identity(item: Item) -> tuple[int, str, bytes | None, bytes | None]:
+def _identity(item: Item) -> _Identity:
+    """What was refused, not what stands in for it: that has another topic, value or timestamp."""
     offset = item.record.offset if item.record is not None else -1
-    return offset, item.outgoing.topic, item.outgoing.key, item.outgoing.value
+    outgoing = item.outgoing
+    return offset, outgoing.topic, outgoing.key, outgoing.value, outgoing.timestamp
 
 
 def _is_replayed(record: Record) -> bool:

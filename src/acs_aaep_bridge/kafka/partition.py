@@ -367,15 +367,19 @@ class Worker(ABC):
             raise error
 
     def _next(self, max_records: int) -> list[Fetched]:
-        """Whole fetches from the queue: at least one, and more while they fit."""
+        """Fetches from the queue with at most so many records, the last one cut if it must be; none if the queue is empty."""
         taken: list[Fetched] = []
-        count = 0
-        while self._queue and (not taken or count + len(self._queue[0].records) <= max_records):
+        room = max_records
+        while self._queue and room:
             fetched = self._queue.popleft()
+            if len(fetched.records) > room:
+                rest = fetched.records[room:]
+                self._queue.appendleft(fetched._replace(records=rest))
+                fetched = fetched._replace(records=fetched.records[:room], next_offset=rest[0].offset)
             taken.append(fetched)
-            count += len(fetched.records)
+            room -= len(fetched.records)
             self._queued_bytes -= sum(len(record.value or b"") for record in fetched.records)
-        self._queued_records -= count
+        self._queued_records -= max_records - room
         return taken
 
     def _forget_queue(self) -> None:
