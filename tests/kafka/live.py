@@ -6,7 +6,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.record.util import calc_crc32c
@@ -59,7 +59,7 @@ class Site:
     async def read(self, role: str) -> list[tuple[bytes | None, bytes | None, dict[str, bytes]]]:
         """Key, value and headers of every committed record."""
         found = await asyncio.to_thread(topics.read_all, self.bootstrap, self.topic(role))
-        return [(one.key(), one.value(), dict(one.headers() or ())) for one in found]
+        return [(one.key(), one.value(), dict(cast(Any, one.headers() or ()))) for one in found]
 
     async def values(self, role: str) -> list[bytes | None]:
         return [value for _, value, _ in await self.read(role)]
@@ -124,7 +124,7 @@ async def produce_raw(
             data[17:21] = calc_crc32c(bytes(data[21:])).to_bytes(4, "big")
             return data
 
-        batch._build = spoiled  # type: ignore[method-assign]
+        batch._build = spoiled
         batch.close()
         await (await producer.send_batch(batch, topic, partition=partition))
     finally:

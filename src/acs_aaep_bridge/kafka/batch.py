@@ -12,7 +12,6 @@ from acs_aaep_bridge.core.model import Emit, Outcome, Outgoing, PartitionState, 
 from acs_aaep_bridge.kafka.observer import BatchReport
 from acs_aaep_bridge.kafka.ports import Fault, Item, Refusal
 
-
 _Identity = tuple[int, str, bytes | None, bytes | None, int]
 
 
