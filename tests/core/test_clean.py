@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 import regex
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from acs_aaep_bridge.core.clean import LOOKED_AT, clean, clean_lines, label
@@ -129,6 +129,7 @@ def test_a_cut_keeps_to_its_limit_and_to_the_text(text: str, limit: int) -> None
 
 
 @given(st.text(min_size=1, max_size=300), st.integers(3, 400))
+@example("\U00010000", 3)
 def test_a_cut_to_bytes_fits_or_is_the_ellipsis_alone(text: str, budget: int) -> None:
     short = cut_to(text, budget, lambda part: len(part.encode()))
     assert len(short.encode()) <= budget

@@ -37,6 +37,6 @@ def cut_to(text: str, budget: int, size: Callable[[str], int]) -> str:
     """`text` cut until `size` of it is at most `budget`; `…` alone when nothing more fits."""
     actual = size(text)
     while actual > budget and text != ELLIPSIS:
-        text = cut(text, max(1, min(len(text) - 1, len(text) * budget // actual)))
+        text = cut(text, max(1, min(len(text) - 1, len(text) * budget // actual))) if len(text) > 1 else ELLIPSIS
         actual = size(text)
     return text
