@@ -106,10 +106,11 @@ def finished(running: Run, records: int) -> Any:
     return lambda: sum(report.records for report in running.watcher.reports) >= records
 
 
-async def produce_raw(
-    bootstrap: str, topic: str, partition: int, records: Sequence[tuple[bytes, list[tuple[str, bytes]]]]
-) -> None:
-    """One batch of (value, headers). A header named `bad` gets a name that is not UTF-8, and the batch a new checksum."""
+Headed = tuple[bytes, list[tuple[str, bytes]]]
+
+
+async def produce_raw(bootstrap: str, topic: str, partition: int, records: Sequence[Headed]) -> None:
+    """One batch of (value, headers). A header `bad-name` gets a name that is not UTF-8, and the batch a new checksum."""
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap)
     await producer.start()
     try:

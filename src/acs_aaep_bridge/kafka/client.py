@@ -20,6 +20,7 @@ from acs_aaep_bridge.config import Config, Kafka, OAuth, Secret, Tls
 from acs_aaep_bridge.errors import AuthorizationError, BrokerUnreachable, ConfigError, Problem
 from acs_aaep_bridge.kafka import internals
 
+METADATA_EVERY = 30_000  # how long a topic that a pattern matches may go unseen, in ms
 _TOKEN_MARGIN = 30.0
 
 
@@ -43,7 +44,7 @@ class Clients:
             "bootstrap_servers": list(kafka.bootstrap_servers),
             "client_id": f"{kafka.client_id}-{name}",
             "request_timeout_ms": kafka.request_timeout,
-            "metadata_max_age_ms": 60_000,
+            "metadata_max_age_ms": METADATA_EVERY,
             "security_protocol": ("SASL_" if kafka.sasl else "") + ("SSL" if kafka.tls.enabled else "PLAINTEXT"),
         }
         if kafka.tls.enabled:

@@ -9,13 +9,28 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Literal
 
 from aiokafka import TopicPartition
+from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    SaslAuthenticationFailed,
+    TopicAuthorizationFailedError,
+    TransactionalIdAuthorizationFailed,
+)
 
 from acs_aaep_bridge.errors import OwnershipLost, PartitionTakeError, StalledError, TopicError
 from acs_aaep_bridge.kafka.at_least_once import AtLeastOnce
 from acs_aaep_bridge.kafka.batch import Unpublishable
+from acs_aaep_bridge.kafka.describe import describe
 from acs_aaep_bridge.kafka.partition import Parked, Surroundings, TakeAgain, Worker
 from acs_aaep_bridge.kafka.ports import Fetched, Probe, Sink, Source, Trouble
 
+FORBIDDEN = (
+    TopicAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    TransactionalIdAuthorizationFailed,
+    ClusterAuthorizationFailedError,
+    SaslAuthenticationFailed,
+)
 TAKE_FAILURES = 5
 TAKE_WINDOW = 600.0
 PROBE_EVERY = 10.0
@@ -162,9 +177,12 @@ class Group:
             )
 
     def _took_too_often(self, tp: TopicPartition, error: Exception) -> bool:
-        """Whether that was the fifth failure in ten minutes. While no broker answers, failures do not count."""
+        """Whether that was the fifth failure in ten minutes. What an operator must mend elsewhere does not count.
+
+        That is: while no broker answers, while a topic is gone, and what the broker does not allow.
+        """
         now = time.monotonic()
-        if now - self._probed_at > PROBE_VALID:
+        if now - self._probed_at > PROBE_VALID or self._gone or isinstance(error, FORBIDDEN):
             return False
         failures = self._failures[tp]
         failures.append(now)
@@ -175,7 +193,7 @@ class Group:
         self.fail(
             PartitionTakeError(
                 f"{tp.topic}-{tp.partition} could not be taken and kept {TAKE_FAILURES} times in ten minutes; "
-                f"the last time: {type(error).__name__}: {error}"
+                f"the last time: {describe(error)}"
             )
         )
         return True
@@ -280,7 +298,7 @@ class Group:
             around.observer.committed(around.name, "lost", time.monotonic() - started)
         except Exception as error:  # unreachable, unauthorized: the offsets stay due
             around.observer.committed(around.name, "failed", time.monotonic() - started)
-            around.observer.log("warning", "commit.failed", stage=around.name, error=f"{type(error).__name__}: {error}")
+            around.observer.log("warning", "commit.failed", stage=around.name, error=describe(error))
             self._dirty.set()
         else:
             around.observer.committed(around.name, "ok", time.monotonic() - started)
@@ -298,7 +316,7 @@ class Group:
                     ends = await self._probe.lags(owned)
             except Exception as error:  # whatever it is, the broker did not answer
                 around.observer.connected("consumer", False)
-                around.observer.log("warning", "broker.unreachable", stage=around.name, error=f"{type(error).__name__}: {error}")
+                around.observer.log("warning", "broker.unreachable", stage=around.name, error=describe(error))
                 for worker in self.workers.values():
                     worker.progressed_at = time.monotonic()
             else:

@@ -132,14 +132,28 @@ async def stop_producer(producer: AIOKafkaProducer, timeout: float) -> bool:
     if done:
         with contextlib.suppress(Exception):
             task.result()
+        _abandon(producer)
         return True
     producer._closed = True
     await _cancel([task])
     sender, accumulator = producer._sender, producer._message_accumulator
     await _cancel(_tasks_of([sender, accumulator]))
     await _close_client(producer.client)
-    accumulator.fail_all(KafkaError("the producer was given up"))
+    _abandon(producer)
     return False
+
+
+def _abandon(producer: AIOKafkaProducer) -> None:
+    """Fail what nobody will send any more, and mark the failures as seen: those who waited for it have been told already."""
+    accumulator, manager = producer._message_accumulator, producer._txn_manager
+    batches = [*accumulator._pending_batches, *(batch for queue in accumulator._batches.values() for batch in queue)]
+    accumulator.fail_all(KafkaError("the producer was given up"))
+    futures = [future for batch in batches for future in (batch.future, batch._drain_waiter)]
+    if manager is not None:
+        futures += [manager._transaction_waiter, *(future for _, _, future in manager._pending_txn_offsets)]
+    for future in futures:
+        if future is not None and future.done() and not future.cancelled():
+            future.exception()
 
 
 async def _close_client(client: AIOKafkaClient) -> None:

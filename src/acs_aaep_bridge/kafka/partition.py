@@ -22,6 +22,7 @@ from acs_aaep_bridge.core.brake import Brake
 from acs_aaep_bridge.core.model import Record, Stage, StageName
 from acs_aaep_bridge.errors import Braked, OffsetOutOfRange, OwnershipLost, UnreadableState
 from acs_aaep_bridge.kafka.batch import Batch, Processor, Unpublishable
+from acs_aaep_bridge.kafka.describe import describe
 from acs_aaep_bridge.kafka.observer import BatchReport, Block, Observer
 from acs_aaep_bridge.kafka.ports import Changelog, FailPoint, Fetched, Refused, SchemaSource, Source, Transactor
 
@@ -210,10 +211,9 @@ class Worker(ABC):
             except Exception as error:  # takeovers, timeouts and fencing look alike: all are answered by taking it again
                 if self.status == "taking":
                     around.observer.taken(around.name, *self.partition, "failed", time.monotonic() - started)
+                self.reason = describe(error)
                 await self._fall_back()
-                around.observer.log(
-                    "warning", "partition.failed", **self._where, error=f"{type(error).__name__}: {error}", status=self.status
-                )
+                around.observer.log("warning", "partition.failed", **self._where, error=describe(error), status=self.status)
                 if around.took_too_often(self.partition, error):
                     return
                 await self._sleep(2 * around.config.kafka.heartbeat_interval / 1000)

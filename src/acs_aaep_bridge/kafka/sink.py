@@ -19,6 +19,7 @@ from aiokafka.errors import (
 
 from acs_aaep_bridge.core.model import Outgoing
 from acs_aaep_bridge.kafka import internals
+from acs_aaep_bridge.kafka.describe import describe
 from acs_aaep_bridge.kafka.observer import Observer
 from acs_aaep_bridge.kafka.partitioner import choose
 from acs_aaep_bridge.kafka.ports import Item, Refusal, Refused
@@ -234,7 +235,7 @@ class KafkaSink:
     async def _recover(self, packer: Packer, tp: TopicPartition, error: BaseException, attempt: int) -> None:
         """Wait before the next attempt; with a new producer if the error says this one will not do."""
         self._observer.log(
-            "warning", "produce.retry", topic=tp.topic, partition=tp.partition, attempt=attempt, error=_name(error)
+            "warning", "produce.retry", topic=tp.topic, partition=tp.partition, attempt=attempt, error=describe(error)
         )
         if not isinstance(error, TopicAuthorizationFailedError) and not getattr(error, "retriable", False):
             await self._replace(packer)
@@ -252,7 +253,7 @@ class KafkaSink:
                     await fresh.prepare()
             except Exception as error:  # whatever it is, the lane tries again
                 self._observer.connected("producer", False)
-                self._observer.log("warning", "producer.replacement_failed", error=_name(error))
+                self._observer.log("warning", "producer.replacement_failed", error=describe(error))
                 await internals.stop_producer(fresh.producer, 0)
                 return
             self._packer = fresh
@@ -276,7 +277,3 @@ async def _publish(producer: AIOKafkaProducer, builder: Any, tp: TopicPartition)
 
 def _bytes(item: Item) -> int:
     return len(item.outgoing.value or b"") + 64
-
-
-def _name(error: BaseException) -> str:
-    return str(error) or type(error).__name__

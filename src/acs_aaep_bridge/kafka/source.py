@@ -22,6 +22,7 @@ from aiokafka.errors import (
 from acs_aaep_bridge.core.model import Record
 from acs_aaep_bridge.errors import OwnershipLost
 from acs_aaep_bridge.kafka import internals
+from acs_aaep_bridge.kafka.describe import describe
 from acs_aaep_bridge.kafka.lenient import CorruptBatch, read
 from acs_aaep_bridge.kafka.ports import Fault, Fetched, Listener, Trouble
 
@@ -161,11 +162,11 @@ class KafkaSource:
                 found = [Trouble(None, "authorization", "not allowed to use the consumer group")]
             case _ if internals.background_failed(self._consumer):
                 self._broken = True
-                found = [Trouble(None, "failing", f"the consumer has died: {_describe(error)}")]
+                found = [Trouble(None, "failing", f"the consumer has died: {describe(error)}")]
             case _ if _is_undecodable(error):
                 return await self._narrow(error, wanted)
             case _:
-                found = [Trouble(None, "failing", _describe(error))]
+                found = [Trouble(None, "failing", describe(error))]
         await asyncio.sleep(_PAUSE)
         return found
 
@@ -182,7 +183,7 @@ class KafkaSource:
                 found.append(await self._reread(tp, again))
             else:
                 found += [self._accept(tp, records) for records in alone.values() if tp in self._next]
-        return found or [Trouble(None, "failing", _describe(error))]
+        return found or [Trouble(None, "failing", describe(error))]
 
     async def _reread(self, tp: TopicPartition, error: Exception) -> Fetched | Trouble:
         """The records up to the end of the batch that aiokafka cannot decode, by a decoder of our own."""
@@ -206,7 +207,7 @@ class KafkaSource:
                 self._rewind()
                 return found
         await asyncio.sleep(_PAUSE)
-        return Trouble(tp, "failing", f"at offset {start}: {_describe(error)}")
+        return Trouble(tp, "failing", f"at offset {start}: {describe(error)}")
 
     def _skip(self, tp: TopicPartition, offset: int, message: str) -> Fetched:
         """A record that no fetch can bring: aiokafka has moved past it already; we do so with a record of what it was."""
@@ -243,10 +244,6 @@ def _up_to_fault(data: bytes, tp: TopicPartition, aborted: list[tuple[int, int]]
 def _is_undecodable(error: Exception) -> bool:
     """Whether the data is what is wrong, not the broker or the group."""
     return isinstance(error, CorruptRecordException | UnsupportedCodecError) or not isinstance(error, KafkaError)
-
-
-def _describe(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}" if not isinstance(error, KafkaError) else str(error)
 
 
 class _Adapter(ConsumerRebalanceListener):
