@@ -18,6 +18,7 @@ from acs_aaep_bridge.core.model import Emit, Outcome, Outgoing, Record, Reject, 
 from acs_aaep_bridge.core.schemas import shipped
 from acs_aaep_bridge.core.stages import build_stage
 from acs_aaep_bridge.errors import UsageError
+from acs_aaep_bridge.kafka.secrets import read_secrets
 
 
 class Emitted(NamedTuple):
@@ -55,7 +56,7 @@ class Preview:
     """Feed it records in order, then `finish` it once."""
 
     def __init__(self, config: Config) -> None:
-        self._normalize = build_stage("normalize", config)
+        self._normalize = build_stage("normalize", config, secrets=read_secrets(config.signature))
         self._lifecycle = LifecycleStage(config, shipped())
         self._raw, self._sessions = self._normalize.new_state(), self._lifecycle.new_state()
         self._topic = config.topics.normalized

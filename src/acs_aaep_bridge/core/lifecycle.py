@@ -11,6 +11,7 @@ from urllib.parse import unquote_to_bytes
 
 from acs_aaep_bridge.config import Config
 from acs_aaep_bridge.core import fit, sessions
+from acs_aaep_bridge.core.cloudevents import binary_headers
 from acs_aaep_bridge.core.draft import Said
 from acs_aaep_bridge.core.model import (
     Emit,
@@ -28,11 +29,12 @@ from acs_aaep_bridge.core.model import (
 )
 from acs_aaep_bridge.core.normalized import read
 from acs_aaep_bridge.core.policy import prepare
-from acs_aaep_bridge.core.reading import NORMALIZED_SCHEMA, EventValidator, JsonReader, Read
+from acs_aaep_bridge.core.reading import NORMALIZED_SCHEMA, EventReader, EventValidator
 from acs_aaep_bridge.core.schemas import SchemaSet, Validator, violations
 from acs_aaep_bridge.core.session import SessionState
 from acs_aaep_bridge.core.table import SessionTable
 from acs_aaep_bridge.core.translate import TRANSLATORS
+from acs_aaep_bridge.core.writers import WriterSchemas
 from acs_aaep_bridge.errors import BridgeError, ConfigError, Problem
 
 AAEP_SCHEMA = "https://aaep-protocol.org/schemas/v1/core/{}.schema.json"
@@ -54,17 +56,20 @@ _TOMBSTONE = (Skip("tombstone"),)
 class LifecycleStage:
     """Pure: what is remembered lies in the `SessionTable` that `new_state` gives.
 
-    `read_value` decodes a record's value; JSON by default. Raises ConfigError for a context that AAEP would not allow.
+    Raises ConfigError for a context that AAEP would not allow.
     """
 
     name: StageName = "lifecycle"
 
-    def __init__(self, config: Config, schemas: SchemaSet, read_value: Read | None = None) -> None:
+    def __init__(self, config: Config, schemas: SchemaSet) -> None:
         if not schemas.compile({"format": "uri"}).is_valid(config.mapping.extension_context):
             raise ConfigError([Problem("mapping.extension_context", "AAEP wants a URI here: https://…, or urn:…")])
         self._policy = prepare(config)
         self._topic = config.topics.lifecycle
-        self._read = read_value or JsonReader(config.limits)
+        self._writers = WriterSchemas()
+        self._read = EventReader(config.limits, self._writers)
+        self._has_registry = config.schema_registry.url is not None
+        self._as_cloudevents = config.lifecycle.cloudevents
         self._events = EventValidator(schemas, TRANSLATORS)
         self._aaep: dict[str, Validator] = {f"aaep:{name}": schemas.validator(AAEP_SCHEMA.format(name)) for name in AAEP_TYPES}
         self._silent: dict[bytes, tuple[Emit, ...]] = {}
@@ -83,9 +88,10 @@ class LifecycleStage:
         return (self._one(record, record.value, table, now),)
 
     def wants(self, records: Sequence[Record]) -> frozenset[int]:
-        return frozenset()
+        return self._writers.wants(records) if self._has_registry else frozenset()
 
-    def learn(self, schema_id: int, schema: WriterSchema | None) -> None: ...
+    def learn(self, schema_id: int, schema: WriterSchema | None) -> None:
+        self._writers.learn(schema_id, schema)
 
     def advance(self, state: PartitionState, now: int) -> tuple[Emit, ...]:
         table = _table(state)
@@ -114,7 +120,7 @@ class LifecycleStage:
         return tuple(emits)
 
     def _one(self, record: Record, value: bytes, table: SessionTable, now: int) -> Outcome:
-        event = self._read(record, value)
+        event = self._read(value)
         if isinstance(event, Reject):
             return event
         refused = self._events.check(event)
@@ -175,6 +181,8 @@ class LifecycleStage:
             if not self._aaep[kind].is_valid(event):
                 return self._invalid(kind, event)
             headers: Headers = (_JSON, ("aaep-type", kind.encode()))
+            if self._as_cloudevents:
+                headers += binary_headers(event)
             if trace is not None:
                 headers += (("traceparent", trace.encode()),)
             records.append(Outgoing(self._topic, event["session_id"].encode(), value, headers, timestamp))

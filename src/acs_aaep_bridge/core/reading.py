@@ -5,14 +5,15 @@ The normalize stage writes that topic, but anybody may: nothing in it is trusted
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from acs_aaep_bridge.config import Limits
 from acs_aaep_bridge.core import decode
 from acs_aaep_bridge.core.hooks import HOOKS, SUBAGENT_STOP_SCHEMA
-from acs_aaep_bridge.core.model import Json, Record, Reject
+from acs_aaep_bridge.core.model import Json, Reject, Violation
 from acs_aaep_bridge.core.schemas import SchemaSet, violations
 from acs_aaep_bridge.core.validate import without_required
+from acs_aaep_bridge.core.writers import MAGIC, Unreadable, WriterSchemas
 
 NORMALIZED_SCHEMA = "urn:acs-aaep-bridge:schema:normalized:v1"
 _HEADROOM_BYTES = 64 << 10
@@ -20,18 +21,23 @@ _HEADROOM_DEPTH = 4
 _NAMED = 8
 _NOT_OURS = "a normalized event is a JSON object: only the bridge should write this topic"
 
-Read = Callable[[Record, bytes], Json]
-"""Record and value -> the event as JSON types, unjudged, or a Reject."""
 
+class EventReader:
+    """Reads JSON, and Avro by the schemas learned, with room for what normalizing adds to the greatest allowed raw record."""
 
-class JsonReader:
-    """Reads JSON, with room for what normalizing adds to a raw record of the greatest allowed size and depth."""
-
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, writers: WriterSchemas) -> None:
+        self._writers = writers
         grown = {"max_record_bytes": limits.max_record_bytes + _HEADROOM_BYTES, "max_depth": limits.max_depth + _HEADROOM_DEPTH}
         self._limits = limits.model_copy(update=grown)
 
-    def __call__(self, record: Record, value: bytes) -> Json:
+    def __call__(self, value: bytes) -> Json:
+        """The event as JSON types, unjudged, or a Reject. Never raises on bad input."""
+        if value[:1] == MAGIC:
+            text = self._writers.text(value, holder="")
+            if isinstance(text, Unreadable):
+                violations = (Violation(text.pointer, "format"),) if text.pointer else ()
+                return Reject("lifecycle", text.code, text.message, violations)
+            value = text
         event = decode.read(value, self._limits)
         if isinstance(event, Reject):
             return event._replace(stage="lifecycle")

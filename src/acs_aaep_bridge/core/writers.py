@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 import orjson
@@ -47,34 +47,25 @@ class WriterSchemas:
         if schema is not None:
             self._readers[schema_id] = _reader(schema)
 
-    def text(self, value: bytes) -> bytes | Unreadable:
-        """A framed request, or array of requests, as JSON text. `params` may carry `payload_json` and `metadata_json`."""
+    def text(self, value: bytes, holder: str = "params") -> bytes | Unreadable:
+        """A framed object, or array of objects, as JSON text.
+
+        `holder` is the member in which `payload_json` and `metadata_json` stand for free JSON, "" the object itself.
+        """
         reader = self._reader_of(value)
         if isinstance(reader, Unreadable):
             return reader
         if reader is None:
             return value[_HEADER:]
-        document = _decoded(reader, value)
-        if isinstance(document, Unreadable):
-            return document
-        for request in document if isinstance(document, list) else (document,):
-            params = request.get("params") if isinstance(request, dict) else None
-            if isinstance(params, dict) and (wrong := _embed(params, "/params", orjson.Fragment)):
+        try:
+            document = reader.read(value[_HEADER:])
+        except UndecodableAvro as error:
+            return Unreadable("undecodable_avro", f"the record is not readable as Avro: {error}")
+        for one in document if isinstance(document, list) else (document,):
+            members = one.get(holder) if holder and isinstance(one, dict) else one
+            if isinstance(members, dict) and (wrong := _embed(members, f"/{holder}" if holder else "")):
                 return wrong
         return orjson.dumps(document)
-
-    def value(self, value: bytes) -> Json | Unreadable:
-        """A normalized event, JSON or framed, as plain values; its `payload_json` and `metadata_json` are parsed."""
-        if value[:1] != MAGIC:
-            return _parsed(value)
-        reader = self._reader_of(value)
-        if isinstance(reader, Unreadable):
-            return reader
-        if reader is None:
-            return _parsed(value[_HEADER:])
-        document = _decoded(reader, value)
-        wrong = _embed(document, "", orjson.loads) if isinstance(document, dict) else None
-        return document if wrong is None else wrong
 
     def _reader_of(self, value: bytes) -> AvroReader | Unreadable | None:
         """None stands for JSON under a schema, whose text follows the header as it is."""
@@ -105,30 +96,16 @@ def _reader(schema: WriterSchema) -> AvroReader | Unreadable | None:
         return Unreadable("unsupported_format", f"the Avro schema of the record cannot be used: {error}")
 
 
-def _decoded(reader: AvroReader, value: bytes) -> Json | Unreadable:
-    try:
-        return reader.read(value[_HEADER:])
-    except UndecodableAvro as error:
-        return Unreadable("undecodable_avro", f"the record is not readable as Avro: {error}")
-
-
-def _parsed(text: bytes) -> Json | Unreadable:
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        return Unreadable("malformed_json", f"the value is not JSON: {error}")
-
-
-def _embed(members: dict[str, Json], pointer: str, make: Callable[[str], Json]) -> Unreadable | None:
+def _embed(members: dict[str, Json], pointer: str) -> Unreadable | None:
     """Put free JSON, which Avro carries as text, in its place. A member that is there already stands."""
     for name in ("metadata", "payload"):
         text = members.get(f"{name}_json")
         if not isinstance(text, str) or name in members:
             continue
         try:
-            orjson.loads(text)
-            members[name] = make(text)
+            orjson.loads(text)  # a fragment is not looked at when it is written
         except orjson.JSONDecodeError as error:
             return Unreadable("malformed_json", f"{name}_json is not JSON: {error}", f"{pointer}/{name}_json")
+        members[name] = orjson.Fragment(text)
         del members[f"{name}_json"]
     return None

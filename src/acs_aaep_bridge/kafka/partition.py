@@ -20,7 +20,7 @@ from aiokafka import TopicPartition
 from acs_aaep_bridge.config import Config
 from acs_aaep_bridge.core.brake import Brake
 from acs_aaep_bridge.core.model import Record, Stage, StageName
-from acs_aaep_bridge.errors import Braked, OffsetOutOfRange, OwnershipLost, UnreadableState
+from acs_aaep_bridge.errors import Braked, BridgeError, OffsetOutOfRange, OwnershipLost, UnreadableState
 from acs_aaep_bridge.kafka.batch import Batch, Processor, Unpublishable
 from acs_aaep_bridge.kafka.describe import describe
 from acs_aaep_bridge.kafka.observer import BatchReport, Block, Observer
@@ -421,17 +421,15 @@ class Worker(ABC):
             attempt = 0
             while True:
                 try:
-                    async with asyncio.timeout(self.around.config.schema_registry.timeout / 1000):
-                        stage.learn(schema_id, await schemas.fetch(schema_id))
+                    stage.learn(schema_id, await schemas.fetch(schema_id))
                     break
                 except Exception as error:  # down, slow or confused: never a reason to reject a record
                     attempt += 1
                     self.reason = f"the schema registry does not answer for schema {schema_id}"
-                    self.around.observer.log(
-                        "warning", "registry.unavailable", **self._where, schema_id=schema_id, error=type(error).__name__
-                    )
+                    why = str(error) if isinstance(error, BridgeError) else type(error).__name__
+                    self.around.observer.log("warning", "registry.unavailable", **self._where, schema_id=schema_id, error=why)
                     self.around.changed()
-                    await self._sleep(min(30.0, 0.5 * 2**attempt))
+                    await self._sleep(min(30.0, 0.5 * 2 ** min(attempt, 6)))
                     if self.draining:
                         raise OwnershipLost("revoked while waiting for the schema registry") from None
             self.reason = ""

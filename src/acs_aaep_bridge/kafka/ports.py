@@ -198,7 +198,7 @@ class SchemaSource(Protocol):
     """Writer schemas by id, from a registry."""
 
     async def fetch(self, schema_id: int) -> WriterSchema | None:
-        """The schema, None when the registry has none by that id. Raises when the registry cannot be asked."""
+        """The schema, None when the registry has none by that id. Raises, in time, when it cannot be asked."""
 
 
 class Probe(Protocol):

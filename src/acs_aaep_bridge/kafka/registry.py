@@ -1,16 +1,16 @@
 """The schema registry, by the HTTP API that Confluent's, Apicurio's, Karapace and Redpanda have in common.
 
-Six endpoints on the HTTP client the bridge has anyway; docs/formats.md says which. While records wait for a schema the
-registry is asked until it answers: an outage must never make good data look bad. At the start it may fail.
+Six endpoints on the HTTP client the bridge has anyway; docs/formats.md says which. What is not clearly the registry's own
+answer is an outage: the records that need the schema wait, and are never rejected for it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 from urllib.parse import quote
 
 import aiohttp
@@ -19,16 +19,18 @@ import stamina
 
 from acs_aaep_bridge.config import SchemaRegistry, Secret, Tls
 from acs_aaep_bridge.core.model import WriterSchema
-from acs_aaep_bridge.errors import AuthorizationError, ConfigError, Problem, RegistryError, RegistryUnavailable
+from acs_aaep_bridge.errors import AuthorizationError, BridgeError, ConfigError, Problem, RegistryError, RegistryUnavailable
 from acs_aaep_bridge.kafka.client import ssl_context
 from acs_aaep_bridge.kafka.observer import Observer
+
+T = TypeVar("T")
 
 _MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 _MAX_REFERENCES = 100
 _NO_SUBJECT, _NO_VERSION, _NO_SCHEMA = 40401, 40402, 40403
 _HIGHEST_ID = (1 << 31) - 1  # a Java int: a registry asked for more answers that there is no such page
 _ABSENT_FOR = 30.0
-_FIRST_WAIT, _LONGEST_WAIT = 0.25, 20.0
+_FIRST_WAIT = 0.25
 _START_ATTEMPTS = 4
 
 
@@ -73,8 +75,8 @@ class Registry:
     async def fetch(self, schema_id: int) -> WriterSchema | None:
         """The schema with this id, its references included; None when the registry says that it has none.
 
-        Waits until the registry answers, however long; cancel it to stop. An answer of none stands for 30 seconds, since
-        a schema may arrive after its records.
+        An answer of none stands for 30 seconds, since a schema may arrive after its records. Raises RegistryUnavailable,
+        AuthorizationError or ConfigError: then nothing is known, and the records must wait.
         """
         if schema_id in self._known:
             return self._known[schema_id]
@@ -85,13 +87,22 @@ class Registry:
             return None
         async with self._lock:
             if schema_id not in self._known:
-                found = await self._ask_until_answered(schema_id)
+                found = await self._reported(self._look_up(schema_id))
                 if found is None:
                     self._absent = {key: until for key, until in self._absent.items() if now < until}
                     self._absent[schema_id] = asyncio.get_running_loop().time() + _ABSENT_FOR
                     return None
                 self._known[schema_id] = found
         return self._known[schema_id]
+
+    async def _reported(self, answer: Awaitable[T]) -> T:
+        try:
+            found = await answer
+        except BridgeError:
+            self._observer.connected("registry", up=False)
+            raise
+        self._observer.connected("registry", up=True)
+        return found
 
     async def register(self, subject: str, schema: str) -> int:
         """The id of an Avro schema under its subject, for the start of the bridge.
@@ -104,7 +115,7 @@ class Registry:
                 on=RegistryUnavailable, attempts=_START_ATTEMPTS, timeout=None, wait_initial=_FIRST_WAIT
             ):
                 with attempt:
-                    return await self._register(subject, schema)
+                    return await self._reported(self._register(subject, schema))
         except RegistryUnavailable as error:
             raise RegistryError(f"{error}: check schema_registry.url and that the registry is running") from None
         raise AssertionError("a retry ends in a result or an error")
@@ -139,25 +150,6 @@ class Registry:
                 f"the schema is not compatible with the latest of {subject}: {_said(answer)}; "
                 "docs/formats.md says how the schema may evolve"
             )
-
-    async def _ask_until_answered(self, schema_id: int) -> WriterSchema | None:
-        async for attempt in stamina.retry_context(
-            on=(RegistryUnavailable, AuthorizationError, ConfigError),
-            attempts=None,
-            timeout=None,
-            wait_initial=_FIRST_WAIT,
-            wait_max=_LONGEST_WAIT,
-        ):
-            with attempt:
-                try:
-                    found = await self._look_up(schema_id)
-                except (RegistryUnavailable, AuthorizationError, ConfigError) as error:
-                    self._observer.connected("registry", up=False)
-                    self._observer.log("warning", "registry.unavailable", schema_id=schema_id, error=str(error))
-                    raise
-                self._observer.connected("registry", up=True)
-                return found
-        raise AssertionError("a retry without a limit ends in a result")
 
     async def _look_up(self, schema_id: int) -> WriterSchema | None:
         answer = await self._request("GET", f"/schemas/ids/{schema_id}")

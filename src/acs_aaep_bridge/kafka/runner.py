@@ -19,6 +19,7 @@ from acs_aaep_bridge.core.model import Stage, StageName
 from acs_aaep_bridge.core.stages import build_stage
 from acs_aaep_bridge.errors import BrokerUnreachable
 from acs_aaep_bridge.kafka import topics
+from acs_aaep_bridge.kafka.around import around
 from acs_aaep_bridge.kafka.at_least_once import AtLeastOnce
 from acs_aaep_bridge.kafka.backend import KafkaBackend
 from acs_aaep_bridge.kafka.client import Clients
@@ -39,8 +40,8 @@ def _nothing(name: str) -> None:
 class Parts:
     """What `run` takes besides the configuration.
 
-    `schemas` is asked for writer schemas, `stop` ends the run like SIGTERM. `build` and `failpoint` are for tests: other
-    stages, and a call at named moments of a delivery, where the process may be killed.
+    `schemas` is asked for writer schemas (default: the configured registry), `stop` ends the run like SIGTERM. `build` and
+    `failpoint` are for tests: other stages, and a call at named moments of a delivery, where the process may be killed.
     """
 
     schemas: SchemaSource | None = None
@@ -63,7 +64,10 @@ async def run(config: Config, stages: Sequence[StageName], observer: Observer, p
         for warning in report.warnings:
             observer.log("warning", "topics.odd", reason=warning)
         backend = KafkaBackend(config, clients, report, observer)
-        await run_on(backend, config, stages, observer, replace(parts, stop=stopping))
+        async with around(config, stages, observer) as found:
+            build = found.build if parts.build is build_stage else parts.build
+            parts = replace(parts, stop=stopping, schemas=parts.schemas or found.registry, build=build)
+            await run_on(backend, config, stages, observer, parts)
 
 
 async def run_on(backend: Backend[Any], config: Config, stages: Sequence[StageName], observer: Observer, parts: Parts) -> None:
