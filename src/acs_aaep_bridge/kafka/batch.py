@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 
 from acs_aaep_bridge.core.brake import Brake
+from acs_aaep_bridge.core.clock import StreamClock
 from acs_aaep_bridge.core.deadletter import REPLAY_COUNT, dead_letter, reference
 from acs_aaep_bridge.core.model import Emit, Outcome, Outgoing, PartitionState, Record, Reject, Stage
 from acs_aaep_bridge.kafka.observer import BatchReport
@@ -31,19 +32,6 @@ class Batch:
         return sum(len(item.outgoing.value or b"") + len(item.outgoing.key or b"") for item in self.items)
 
 
-class StreamTime:
-    """Highest `min(record timestamp, wall clock)` seen, in milliseconds: `now` for timers."""
-
-    def __init__(self) -> None:
-        self.now = 0
-
-    def observe(self, timestamp: int, wall: int) -> int:
-        """The stream time once a record with `timestamp` was read at `wall`."""
-        seen = min(timestamp, wall)
-        self.now = max(seen, self.now)
-        return self.now
-
-
 class Unpublishable(Exception):
     """No form of this record can be published, not even the reference: the partition must wait for an operator."""
 
@@ -58,7 +46,7 @@ class Processor:
         self.stage = stage
         self.brake = brake
         self.state: PartitionState = stage.new_state()
-        self.clock = StreamTime()
+        self.clock = StreamClock()
         self._settled = 0
         self._wall = 0
         self.fits: Callable[[Outgoing], bool] = lambda outgoing: True
@@ -75,21 +63,21 @@ class Processor:
     def rollback(self) -> None:
         """What was applied never happened. Stream time goes back too, or the same records would find other deadlines due."""
         self.state.rollback()
-        self.clock.now = self._settled
+        self.clock = StreamClock(self._settled)
 
     def renew(self) -> None:
         """Begin with an empty state, to be loaded from the changelog. Brake and verdicts stay."""
         self.state = self.stage.new_state()
-        self.clock = StreamTime()
+        self.clock = StreamClock()
         self._settled = 0
 
     def apply(self, batch: Batch, records: Sequence[Record], faults: Mapping[int, Fault], wall: int) -> None:
         """Add what `records` give to `batch`. `wall` is the wall clock in milliseconds."""
         started = perf_counter()
         self._wall = wall
-        stage, state, observe, report = self.stage, self.state, self.clock.observe, batch.report
+        stage, state, tick, report = self.stage, self.state, self.clock.record, batch.report
         for record in records:
-            now = observe(record.timestamp, wall)
+            now = tick(record.timestamp, wall)
             due = state.next_deadline()
             if due is not None and due <= now:
                 self.advance(batch, now)
@@ -104,7 +92,7 @@ class Processor:
 
     def advance(self, batch: Batch, now: int) -> None:
         """Add what is due at `now`, in stream time, without a record."""
-        self.clock.now = max(self.clock.now, now)
+        self.clock.caught_up(now)
         for emit in self.stage.advance(self.state, now):
             self._count(batch.report, emit)
             batch.items += [self._fitting(batch.report, Item(outgoing)) for outgoing in emit.outgoing]
