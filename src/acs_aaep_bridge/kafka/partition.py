@@ -26,7 +26,8 @@ from acs_aaep_bridge.kafka.describe import describe
 from acs_aaep_bridge.kafka.observer import BatchReport, Block, Observer
 from acs_aaep_bridge.kafka.ports import Changelog, FailPoint, Fetched, Refused, SchemaSource, Source, Transactor
 
-SLICE = 500
+SLICES = (20, 500)  # records applied in one go
+TURN = 0.02  # seconds that should take
 START_WITHIN = 60.0
 ASK_WITHIN = 30.0
 KILL_WITHIN = 5.0
@@ -123,6 +124,7 @@ class Worker(ABC):
         self._queue: deque[Fetched] = deque()
         self._queued_records = 0
         self._queued_bytes = 0
+        self._slice = 100
         self._interrupt: Exception | None = None
         self._wake = asyncio.Event()
         self.task: asyncio.Task[None] = asyncio.ensure_future(self._live())
@@ -387,7 +389,7 @@ class Worker(ABC):
         self._queued_records = self._queued_bytes = 0
 
     async def _process(self, fetches: Sequence[Fetched], due: int | None) -> Batch:
-        """Apply the stage. The loop gets a turn every 500 records. Raises Braked, Unpublishable or Bug."""
+        """Apply the stage, a slice at a time, so that nothing else waits long. Raises Braked, Unpublishable or Bug."""
         around, processor, tp = self.around, self.processor, self.partition
         batch = Batch(self.next_offset, BatchReport(around.name, tp.topic, tp.partition))
         if due is not None:
@@ -395,16 +397,23 @@ class Worker(ABC):
         for fetched in fetches:
             if around.schemas is not None:
                 await self._learn_schemas(around.schemas, fetched.records)
-            for at in range(0, len(fetched.records), SLICE):
-                records = fetched.records[at : at + SLICE]
+            at = 0
+            while at < len(fetched.records):
+                records = fetched.records[at : at + self._slice]
+                before = batch.report.processing_seconds
                 self._guarded(processor.apply, batch, records, fetched.faults, around.wall())
-                if len(fetched.records) > SLICE or len(fetches) > 1:
-                    await asyncio.sleep(0)
+                at += len(records)
+                self._adapt(len(records), batch.report.processing_seconds - before)
+                await asyncio.sleep(0)
             batch.next_offset = fetched.next_offset
         tripped = processor.brake.tripped
         if tripped is not None:
             raise Braked(self._braked(tripped))
         return batch
+
+    def _adapt(self, records: int, seconds: float) -> None:
+        """Choose slices that hold the event loop for about 20 ms, whatever a record costs."""
+        self._slice = min(SLICES[1], max(SLICES[0], int(records * TURN / max(seconds, 1e-6))))
 
     def _guarded(self, step: Callable[..., None], *arguments: Any) -> None:
         try:
