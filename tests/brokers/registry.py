@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tarfile
 import tempfile
@@ -45,7 +46,15 @@ class SchemaRegistry:
 
     def stop(self) -> None:
         if self._child is not None:
+            self.thaw()
             self._child.stop()
+
+    def freeze(self) -> None:
+        """It still accepts connections and answers nothing."""
+        self._running().send(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._running().send(signal.SIGCONT)
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
         """One request of the test's own, past the code under test; the JSON answer. Raises HTTPError from 400 up."""
@@ -53,6 +62,10 @@ class SchemaRegistry:
         request = urllib.request.Request(self.url + path, data, {"Content-Type": _MEDIA_TYPE}, method=method)
         with urllib.request.urlopen(request, timeout=20) as answer:
             return json.load(answer)
+
+    def _running(self) -> Child:
+        assert self._child is not None, "the registry was not started"
+        return self._child
 
     def _answers(self) -> bool:
         try:
