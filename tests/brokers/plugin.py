@@ -7,8 +7,8 @@ Maven Central on a local Java. Where none can be had, tests are skipped with the
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import NoReturn
+from collections.abc import Callable, Iterator
+from typing import Protocol, TypeVar
 
 import pytest
 
@@ -17,6 +17,14 @@ from .embedded import EmbeddedBroker
 from .kafka import Kafka
 from .registry import SchemaRegistry
 from .secure import SecureKafka
+
+
+class _Server(Protocol):
+    def start(self) -> None: ...
+    def stop(self) -> object: ...
+
+
+S = TypeVar("S", bound=_Server)
 
 _REAL = frozenset({"kafka", "kafka_cluster", "secure_kafka"})
 
@@ -34,12 +42,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def embedded_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
     """The embedded broker: at-least-once only."""
-    broker = EmbeddedBroker(tmp_path_factory.mktemp("embedded"))
-    try:
-        broker.start()
-        yield broker
-    finally:
-        broker.stop()
+    yield from _running(lambda: EmbeddedBroker(tmp_path_factory.mktemp("embedded")))
 
 
 @pytest.fixture(scope="session")
@@ -49,61 +52,40 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka | docker.C
     if address:
         yield docker.Outside(address)
         return
-    broker = docker.Container() if docker.engine_answers() else _from_jars(tmp_path_factory, "kafka", 1)
-    try:
-        broker.start()
-        yield broker
-    finally:
-        broker.stop()
+    if docker.engine_answers():
+        yield from _running(docker.Container)
+    else:
+        yield from _running(lambda: Kafka(tmp_path_factory.mktemp("kafka"), nodes=1, heap="512m"))
 
 
 @pytest.fixture(scope="session")
 def kafka_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     """Three real nodes from the jars, for tests that kill them. Leave it as it was found: all three running."""
-    cluster = _from_jars(tmp_path_factory, "cluster", 3)
-    try:
-        cluster.start()
-        yield cluster
-    finally:
-        cluster.stop()
+    yield from _running(lambda: Kafka(tmp_path_factory.mktemp("cluster"), nodes=3, heap="384m"))
 
 
 @pytest.fixture(scope="session")
 def secure_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
     """One real broker from the jars with TLS, SASL and an authorizer."""
-    try:
-        broker = SecureKafka(tmp_path_factory.mktemp("secure"))
-    except jars.Unavailable as error:
-        _unavailable(error)
-    try:
-        broker.start()
-        yield broker
-    finally:
-        broker.stop()
+    yield from _running(lambda: SecureKafka(tmp_path_factory.mktemp("secure")))
 
 
 @pytest.fixture(scope="session")
 def schema_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SchemaRegistry]:
     """A real schema registry; tests use subjects of their own."""
+    yield from _running(lambda: SchemaRegistry(tmp_path_factory.mktemp("registry")))
+
+
+def _running(make: Callable[[], S]) -> Iterator[S]:
+    """The server, started, for as long as tests use it. Skips what cannot be run here; in CI that is a failure."""
     try:
-        registry = SchemaRegistry(tmp_path_factory.mktemp("registry"))
+        server = make()
     except jars.Unavailable as error:
-        _unavailable(error)
+        if os.environ.get("CI"):
+            pytest.fail(f"real servers are required in CI: {error}", pytrace=False)
+        pytest.skip(f"cannot be run here: {error}")
     try:
-        registry.start()
-        yield registry
+        server.start()
+        yield server
     finally:
-        registry.stop()
-
-
-def _from_jars(tmp_path_factory: pytest.TempPathFactory, name: str, nodes: int) -> Kafka:
-    try:
-        return Kafka(tmp_path_factory.mktemp(name), nodes=nodes, heap="512m" if nodes == 1 else "384m")
-    except jars.Unavailable as error:
-        _unavailable(error)
-
-
-def _unavailable(error: jars.Unavailable) -> NoReturn:
-    if os.environ.get("CI"):
-        pytest.fail(f"real servers are required in CI: {error}", pytrace=False)
-    pytest.skip(f"cannot be run here: {error}")
+        server.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 import subprocess
@@ -177,9 +178,9 @@ def test_a_broker_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
         print(broker.bootstrap, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
     """)
-    ended = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False
-    )
+    root = Path(__file__).parents[2]
+    env = {**os.environ, "PYTHONPATH": str(root / "src")}
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=root, env=env, check=False)
     bootstrap = ended.stdout.strip()
     assert bootstrap, ended.stderr
     until(lambda: not _listed({"bootstrap.servers": bootstrap, "socket.timeout.ms": 1000}), 10, "the broker is gone")

@@ -61,11 +61,6 @@ class Verifier:
         self.mode = mode
         self._secrets: dict[str, bytes] = dict(secrets or {})
 
-    @property
-    def strict_json(self) -> bool:
-        """Whether duplicate keys must be refused: two readers of one signed text could see two different requests."""
-        return self.mode != "off"
-
     def use(self, secrets: Mapping[str, bytes]) -> None:
         """Replace all secrets, for events from now on."""
         self._secrets = dict(secrets)

@@ -247,8 +247,6 @@ CATALOGUE: Final[tuple[Metric, ...]] = (
     Metric("build_info", "gauge", ("version", "python", "aiokafka"), "1", "Always 1. A new series is a rollout."),
 )
 
-BY_NAME: Final = {metric.name: metric for metric in CATALOGUE}
-
 
 def series_names(metric: Metric) -> tuple[str, ...]:
     """The names under which the metric's samples can be queried."""

