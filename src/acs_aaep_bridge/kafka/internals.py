@@ -110,9 +110,8 @@ async def stop_consumer(consumer: AIOKafkaConsumer, timeout: float) -> bool:
     """Leave the group and close; after `timeout` seconds give up and cancel what is left. True if it ended by itself."""
     task = asyncio.ensure_future(consumer.stop())
     done, _ = await asyncio.wait([task], timeout=timeout)
-    if done:
-        with contextlib.suppress(Exception):
-            task.result()
+    # It may also end by a cancellation of aiokafka's own making, with sockets still open.
+    if done and not task.cancelled() and task.exception() is None:
         return True
     consumer._closed = True
     await _cancel([task])
@@ -129,9 +128,7 @@ async def stop_producer(producer: AIOKafkaProducer, timeout: float) -> bool:
     """
     task = asyncio.ensure_future(producer.stop())
     done, _ = await asyncio.wait([task], timeout=timeout)
-    if done:
-        with contextlib.suppress(Exception):
-            task.result()
+    if done and not task.cancelled() and task.exception() is None:
         _abandon(producer)
         return True
     producer._closed = True
@@ -146,13 +143,17 @@ async def stop_producer(producer: AIOKafkaProducer, timeout: float) -> bool:
 def _abandon(producer: AIOKafkaProducer) -> None:
     """Fail what nobody will send any more, and mark the failures as seen: those who waited for it have been told already."""
     accumulator, manager = producer._message_accumulator, producer._txn_manager
+    given_up = KafkaError("the producer was given up")
     batches = [*accumulator._pending_batches, *(batch for queue in accumulator._batches.values() for batch in queue)]
-    accumulator.fail_all(KafkaError("the producer was given up"))
     futures = [future for batch in batches for future in (batch.future, batch._drain_waiter)]
-    if manager is not None:
-        futures += [manager._transaction_waiter, *(future for _, _, future in manager._pending_txn_offsets)]
+    accumulator.fail_all(given_up)
+    if manager is not None and manager._transaction_waiter is not None:
+        futures += [future for _, _, future in manager._pending_txn_offsets]
+        if not manager._transaction_waiter.done():
+            manager.fatal_error(given_up)
+        futures.append(manager._transaction_waiter)
     for future in futures:
-        if future is not None and future.done() and not future.cancelled():
+        if future.done() and not future.cancelled():
             future.exception()
 
 
