@@ -16,8 +16,8 @@ from uuid import UUID
 import orjson
 
 from acs_aaep_bridge.config import Config
-from acs_aaep_bridge.core.decode import fate, read
-from acs_aaep_bridge.core.model import HookEvent, Origin, Record
+from acs_aaep_bridge.core.decode import read
+from acs_aaep_bridge.core.model import HookEvent, Record
 from acs_aaep_bridge.core.normalize import normalize
 from acs_aaep_bridge.core.schemas import shipped
 from acs_aaep_bridge.core.stages import build_stage
@@ -97,17 +97,15 @@ def figures() -> list[Figure]:
         return orjson.loads(record.value or b"")
 
     def decoded(record: Record) -> object:
-        request = read(record.value or b"", config.limits)
-        return fate(request) or request
+        return read(record.value or b"", config.limits)
 
     def checked(record: Record) -> HookEvent:
-        origin = Origin(record.topic, record.partition, record.offset, record.timestamp, 0)
-        event = validator.check(decoded(record), origin)  # type: ignore[arg-type]
-        assert isinstance(event, HookEvent)
+        event = validator.accept(decoded(record))
+        assert event is not None
         return event
 
     def normalized(record: Record) -> object:
-        return normalize(checked(record))
+        return normalize(checked(record), record)
 
     def applied(record: Record) -> object:
         return stage.apply(record, state, RECEIVED)

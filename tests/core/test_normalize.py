@@ -10,20 +10,20 @@ from tests.samples import CHILD, OCCURRED, PARENT, PAYLOADS, RECEIVED, REQUEST, 
 
 from acs_aaep_bridge.config import Acs
 from acs_aaep_bridge.core.hooks import HOOKS
-from acs_aaep_bridge.core.model import HookEvent, Origin
+from acs_aaep_bridge.core.model import HookEvent, Record
 from acs_aaep_bridge.core.normalize import normalize
 from acs_aaep_bridge.core.schemas import shipped
 from acs_aaep_bridge.core.validate import RequestValidator
 
 VALIDATOR = RequestValidator(shipped(), Acs())
 ROW = shipped().validator("urn:acs-aaep-bridge:schema:normalized:v1")
-ORIGIN = Origin("acs.events.raw", 3, 42, RECEIVED, 1)
+RECORD = Record("acs.events.raw", 3, 42, RECEIVED, None, None)
 
 
 def normalized(message: dict[str, Any]) -> dict[str, Any]:
-    event = VALIDATOR.check(message, ORIGIN)
+    event = VALIDATOR.check(message)
     assert isinstance(event, HookEvent)
-    row = normalize(event)
+    row = normalize(event, RECORD, 1)
     assert ROW.is_valid(row)
     return row
 

@@ -9,11 +9,10 @@ from tests.samples import CHILD, PARENT, PAYLOADS, STOP, request
 
 from acs_aaep_bridge.config import Acs
 from acs_aaep_bridge.core.hooks import HOOKS
-from acs_aaep_bridge.core.model import HookEvent, Origin, Reject, Violation
+from acs_aaep_bridge.core.model import HookEvent, Reject, Violation
 from acs_aaep_bridge.core.schemas import MAX_VIOLATIONS, shipped
 from acs_aaep_bridge.core.validate import ENVELOPE_SCHEMA, RequestValidator, jsonrpc_id
 
-ORIGIN = Origin("acs.events.raw", 3, 42, 0, 0)
 STRICT = RequestValidator(shipped(), Acs())
 RELAXED = RequestValidator(shipped(), Acs(final_chain_hash="optional"))
 METADATA = {"agent_id": "planner", "session_id": PARENT}
@@ -21,21 +20,23 @@ SECRET = "hunter2-must-not-appear"
 
 
 def refuse(message: dict[str, Any], validator: RequestValidator = STRICT) -> Reject:
-    outcome = validator.check(message, ORIGIN)
+    outcome = validator.check(message)
     assert isinstance(outcome, Reject)
+    assert validator.accept(message) is None
     return outcome
 
 
 def accept(message: dict[str, Any], validator: RequestValidator = STRICT) -> HookEvent:
-    outcome = validator.check(message, ORIGIN)
+    outcome = validator.check(message)
     assert isinstance(outcome, HookEvent)
+    assert validator.accept(message) == (outcome if message["method"] in HOOKS else None)
     return outcome
 
 
 @pytest.mark.parametrize("method", HOOKS)
 def test_every_hook_is_accepted_as_the_protocol_writes_it(method: str) -> None:
     event = accept(request(method))
-    assert (event.method, event.jsonrpc_id, event.origin) == (method, "m-1", ORIGIN)
+    assert (event.method, event.jsonrpc_id) == (method, "m-1")
     assert event.params["payload"] == PAYLOADS[method]
 
 

@@ -37,7 +37,9 @@ def read(payload: bytes, limits: Limits) -> Json | Batch | Reject:
     """Parse one record value: a request, not judged yet, or a batch. Strict RFC 8259 in UTF-8, doubles that are finite."""
     if len(payload) > limits.max_record_bytes:
         return _too_large(f"the record has {len(payload)} bytes, limits.max_record_bytes is {limits.max_record_bytes}")
-    if _brackets(payload) > limits.max_depth:
+    # How many arrays and objects there can be at most: nearly always few enough to know that none nests too deep.
+    # Deleting a byte looks for it with memchr, which takes half the time of counting it.
+    if 2 * len(payload) - len(payload.replace(b"{", b"")) - len(payload.replace(b"[", b"")) > limits.max_depth:
         batch = payload.lstrip(_BLANK).startswith(b"[")
         if _deeper(payload, limits.max_depth + batch):
             return _read_apart(payload, limits) if batch else _too_deep(limits)
@@ -111,14 +113,6 @@ def _read_apart(payload: bytes, limits: Limits) -> Batch | Reject:
     if all(type(request) is Reject for request in requests):
         return _too_deep(limits)
     return Batch(requests, payload)
-
-
-def _brackets(payload: bytes) -> int:
-    """How many arrays and objects there can be at most: nearly always few enough to know that none nests too deep.
-
-    Deleting a byte looks for it with memchr, which takes half the time of counting it.
-    """
-    return 2 * len(payload) - len(payload.replace(b"{", b"")) - len(payload.replace(b"[", b""))
 
 
 def _deeper(payload: bytes, limit: int) -> bool:

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import orjson
 
 from acs_aaep_bridge.core.hooks import HOOKS
-from acs_aaep_bridge.core.model import Headers, Json, Outgoing, Record, new
+from acs_aaep_bridge.core.model import Header, Headers, Json, Outgoing, Record, new
 
 _JSON = ("content-type", b"application/json")
 _KNOWN = {method: ("acs-method", method.encode()) for method in HOOKS}
@@ -21,14 +21,15 @@ def encode_json(event: Mapping[str, Json], record: Record, topic: str) -> Outgoi
     Raises TypeError for a value JSON cannot hold; a request that was JSON has none.
     """
     key = event["subject_session_id"].encode()
-    headers = (_JSON, *event_headers(event, record))
+    headers = event_headers(_JSON, event, record)
     return new(Outgoing, (topic, key, orjson.dumps(event), headers, record.timestamp))
 
 
-def event_headers(event: Mapping[str, Json], record: Record) -> Headers:
+def event_headers(content_type: Header, event: Mapping[str, Json], record: Record) -> Headers:
     """What a consumer can decide by without reading the value; `traceparent` is passed on as it came."""
     method = event["method"]
     headers: Headers = (
+        content_type,
         _KNOWN.get(method) or ("acs-method", header_text(method)),
         ("acs-request-id", event["request_id"].encode()),
     )

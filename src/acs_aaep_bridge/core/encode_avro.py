@@ -36,7 +36,7 @@ class AvroEncoding:
         body = BytesIO()
         fastavro.schemaless_writer(body, self._schema, _row(event))
         key = event["subject_session_id"].encode()
-        headers = (CONTENT_TYPE, *event_headers(event, record))
+        headers = event_headers(CONTENT_TYPE, event, record)
         return Outgoing(topic, key, framed(self._schema_id, body.getvalue()), headers, record.timestamp)
 
 

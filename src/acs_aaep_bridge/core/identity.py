@@ -23,6 +23,7 @@ _DATE_TIME = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]+))?(?:[Zz]|([+-])([0-9]{2}):([0-9]{2}))"
 )
 _FRACTIONS = tuple(f".{millis:03d}Z" for millis in range(1000))
+_MILLIS = {fraction: millis for millis, fraction in enumerate(_FRACTIONS)}
 _NOT_DIGIT = re.compile(r"[^0-9]")
 _DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
@@ -92,6 +93,8 @@ def timestamp_ms(text: str) -> int | None:
     """
     try:
         ms = _whole_second(text[:19])
+        if (millis := _MILLIS.get(text[19:])) is not None:
+            return ms + millis
     except ValueError:
         if text[:4] == "0000":
             return None
@@ -121,8 +124,7 @@ def _whole_second(text: str) -> int:
 
 def format_timestamp(ms: int) -> str:
     """`YYYY-MM-DDTHH:MM:SS.mmmZ` of milliseconds since the epoch; raises OverflowError outside the years 1 to 9999."""
-    seconds, millis = divmod(ms, 1000)
-    return _second(seconds) + _FRACTIONS[millis]
+    return _second(ms // 1000) + _FRACTIONS[ms % 1000]
 
 
 @lru_cache(maxsize=4096)

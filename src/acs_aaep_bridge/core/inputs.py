@@ -26,6 +26,7 @@ class Inputs:
         self._formats = frozenset(config.input.formats)
         self._limits = config.limits
         self._outer = config.limits.model_copy(update={"max_depth": config.limits.max_depth + 1})
+        self._plain = "json" in config.input.formats
         self._strict = config.signature.mode != "off"
         self._schemas = WriterSchemas()
 
@@ -36,12 +37,15 @@ class Inputs:
     def learn(self, schema_id: int, schema: WriterSchema | None) -> None:
         self._schemas.learn(schema_id, schema)
 
-    def text(self, record: Record, value: bytes) -> bytes | Reject:
-        """The request in `value`, which is the record's, as JSON text; it is yet to be parsed. Never raises on bad input."""
-        if not record.headers and value[:1] != MAGIC:
-            return value if "json" in self._formats else _refused("json")
-        found = self._found(record, value)
-        return _reject(found) if isinstance(found, Unreadable) else found
+    def read(self, record: Record, value: bytes) -> Json | Batch | Reject:
+        """The request in `value`, which is the record's, not judged yet, or a batch. Never raises on bad input."""
+        if record.headers or not self._plain or value[:1] == MAGIC:
+            found = self._found(record, value)
+            if not isinstance(found, bytes):
+                return _reject(found) if isinstance(found, Unreadable) else found
+            value = found
+        content = read(value, self._limits)
+        return self._without_duplicates(content, value) if self._strict else content
 
     def _found(self, record: Record, value: bytes) -> bytes | Reject | Unreadable:
         media = cloudevents.media_type(record.headers)
@@ -79,13 +83,13 @@ class Inputs:
             return DUPLICATE_KEYS
         return cloudevents.data(document)
 
-    def without_duplicates(self, content: Json | Batch, text: bytes) -> Json | Batch:
+    def _without_duplicates(self, content: Json | Batch, text: bytes) -> Json | Batch:
         """What was read from `text`, each request in which an object names a member twice replaced by its Reject.
 
         Parsers keep one of the two silently, so the signature could be checked on one request and another be meant. Where
-        no signature is checked the last member wins, as in most readers.
+        no signature is checked the last member wins, as in most readers, and this is not asked.
         """
-        if not self._strict or type(content) is Reject:
+        if type(content) is Reject:
             return content
         if type(content) is not Batch:
             return DUPLICATE_KEYS if has_duplicate_keys(text) else content

@@ -10,27 +10,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
 StageName = Literal["normalize", "lifecycle"]
-Headers = tuple[tuple[str, bytes | None], ...]
+Header = tuple[str, bytes | None]
+Headers = tuple[Header, ...]
 Json = Any
 
 new: Final = tuple.__new__
-"""`new(Origin, (...))` makes a named tuple at half the cost of `Origin(...)`; every field is given, in order.
+"""`new(Emit, (...))` makes a named tuple at half the cost of `Emit(...)`; every field is given, in order.
 
 For the few places that do so once for every record.
 """
-
-
-class Origin(NamedTuple):
-    """Where an event came from: the raw record, and which element of a JSON-RPC batch (0 when it is not one).
-
-    `timestamp` is the Kafka record's, in milliseconds since the epoch (-1 when the broker has none).
-    """
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    element: int
 
 
 class Record(NamedTuple):
@@ -133,11 +121,10 @@ class HookEvent(NamedTuple):
     jsonrpc_id: str
     params: Mapping[str, Json]
     occurred_at: int
-    origin: Origin
     signature: Mapping[str, str]
 
     def __repr__(self) -> str:
-        return f"HookEvent({self.method}, {self.origin!r})"
+        return f"HookEvent({self.method})"
 
 
 class PartitionState(Protocol):

@@ -7,21 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from acs_aaep_bridge.core.hooks import HOOKS, UNKNOWN, Hook
+from acs_aaep_bridge.core.hooks import HOOKS, UNKNOWN
 from acs_aaep_bridge.core.identity import format_timestamp
-from acs_aaep_bridge.core.model import HookEvent, Json
+from acs_aaep_bridge.core.model import HookEvent, Json, Record
 
 SCHEMA_VERSION = 1
 _FROM_METADATA = ("turn_id", "parent_turn_id", "environment", "platform", "platform_version")
+_REQUIRED_IN_METADATA = 2
+_REQUIRED_IN_PARAMS = 5
 _EXACT = 2**53
+_NOTHING: Mapping[str, Json] = {}
 
 
-def normalize(event: HookEvent) -> dict[str, Json]:
-    """A new object with the members of `schemas/normalized/event.json`; shares what it did not change with `event`."""
-    method, jsonrpc_id, params, occurred_at, origin, signature = event
+def normalize(event: HookEvent, record: Record, element: int = 0) -> dict[str, Json]:
+    """A new object with the members of `schemas/normalized/event.json`; shares what it did not change with `event`.
+
+    `record` is the raw record it came in, `element` its place there in a JSON-RPC batch.
+    """
+    method, jsonrpc_id, params, occurred_at, signature = event
+    topic, partition, offset, timestamp, _, _, _ = record
+    _, uuids, integers, promoted, of_child = HOOKS.get(method, UNKNOWN)
     metadata = params["metadata"]
-    hook = HOOKS.get(method, UNKNOWN)
-    payload = _canonical(params["payload"], hook)
+    payload = _canonical(params["payload"], uuids, integers)
     session = metadata["session_id"].lower()
     row = {
         "schema_version": SCHEMA_VERSION,
@@ -31,20 +38,22 @@ def normalize(event: HookEvent) -> dict[str, Json]:
         "method": method,
         "occurred_at": format_timestamp(occurred_at),
         "session_id": session,
-        "subject_session_id": session,
+        "subject_session_id": payload["subagent_session_id"] if of_child else session,
     }
-    if hook.of_child:
-        row["subject_session_id"] = payload["subagent_session_id"]
+    if of_child:
         row["parent_session_id"] = session
     row["agent_id"] = metadata["agent_id"]
-    _optional(row, params, metadata)
-    for field, path in hook.promoted:
-        _promote(row, field, payload, path)
-    topic, partition, offset, timestamp, index = origin
+    if len(metadata) > _REQUIRED_IN_METADATA or len(params) > _REQUIRED_IN_PARAMS:
+        _optional(row, params, metadata)
+    for field, holder, name in promoted:
+        within = payload.get(holder, _NOTHING) if holder else payload
+        # A payload's own turn id stands before the metadata's, unless it is empty.
+        if name in within and (within[name] or field not in row):
+            row[field] = within[name]
     row["metadata"] = metadata
     row["payload"] = payload
     row["signature"] = signature
-    row["source"] = {"topic": topic, "partition": partition, "offset": offset, "timestamp": timestamp, "index": index}
+    row["source"] = {"topic": topic, "partition": partition, "offset": offset, "timestamp": timestamp, "index": element}
     return row
 
 
@@ -60,25 +69,14 @@ def _optional(row: dict[str, Json], params: Mapping[str, Json], metadata: Mappin
         row["user_id"] = metadata["user_context"]["user_id"]
 
 
-def _promote(row: dict[str, Json], field: str, payload: Json, path: tuple[str, ...]) -> None:
-    """A payload's own turn id stands before the metadata's, unless it is empty."""
-    for name in path:
-        if name not in payload:
-            return
-        payload = payload[name]
-    if payload or field not in row:
-        row[field] = payload
-
-
-def _canonical(payload: dict[str, Json], hook: Hook) -> dict[str, Json]:
+def _canonical(payload: dict[str, Json], uuids: tuple[str, ...], integers: tuple[str, ...]) -> dict[str, Json]:
     """UUIDs that name sessions and requests in lower case, integers without a fraction; the same object if nothing differs."""
-    changed: dict[str, Json] = {}
-    for name in hook.uuids:
+    for name in uuids:
         value = payload.get(name)
         if value is not None and value != (lower := value.lower()):
-            changed[name] = lower
-    for name in hook.integers:
+            payload = {**payload, name: lower}
+    for name in integers:
         value = payload.get(name)
         if type(value) is float and value.is_integer() and abs(value) <= _EXACT:
-            changed[name] = int(value)
-    return {**payload, **changed} if changed else payload
+            payload = {**payload, name: int(value)}
+    return payload

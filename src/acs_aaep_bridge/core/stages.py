@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from acs_aaep_bridge.config import Config
-from acs_aaep_bridge.core.decode import Batch, elements, fate, read
+from acs_aaep_bridge.core.decode import Batch, elements, fate
 from acs_aaep_bridge.core.encode import encode_json
 from acs_aaep_bridge.core.encode_avro import AvroEncoding
 from acs_aaep_bridge.core.inputs import Inputs
@@ -15,7 +15,6 @@ from acs_aaep_bridge.core.model import (
     Emit,
     HookEvent,
     Json,
-    Origin,
     Outcome,
     Outgoing,
     PartitionState,
@@ -68,11 +67,11 @@ class NormalizeStage:
     name: StageName = "normalize"
 
     def __init__(self, config: Config, secrets: Mapping[str, bytes] | None = None, avro_id: int | None = None) -> None:
-        self._limits = config.limits
         self._topic = config.topics.normalized
         self._guarded = config.input.replay_guard
         self._validator = RequestValidator(shipped(), config.acs)
         self._inputs = Inputs(config)
+        self._verifying = config.signature.mode != "off"
         self._verifier = Verifier(config.signature.mode, secrets)
         self._encode: Encode = encode_json if avro_id is None else AvroEncoding(avro_id)
 
@@ -80,12 +79,10 @@ class NormalizeStage:
         return SeenRequests() if self._guarded else Stateless()
 
     def apply(self, record: Record, state: PartitionState, now: int) -> tuple[Outcome, ...]:
-        if record.value is None:
+        value = record.value
+        if value is None:
             return _TOMBSTONE
-        text = self._inputs.text(record, record.value)
-        if isinstance(text, Reject):
-            return (text,)
-        content = self._inputs.without_duplicates(read(text, self._limits), text)
+        content = self._inputs.read(record, value)
         if type(content) is Batch:
             return self._batch(record, content, state)
         return (self._one(record, content, 0, state),)
@@ -102,25 +99,20 @@ class NormalizeStage:
         return tuple(outcomes)
 
     def _one(self, record: Record, request: Json, element: int, state: PartitionState) -> Outcome:
-        if settled := fate(request):
-            return settled
-        topic, partition, offset, timestamp, *_ = record
-        origin = new(Origin, (topic, partition, offset, timestamp, element))
-        event = self._validator.check(request, origin)
-        if isinstance(event, Reject):
-            return event
-        if self._verifier.mode != "off":
+        event = self._validator.accept(request) or fate(request) or self._validator.check(request)
+        if self._verifying and isinstance(event, HookEvent):
             event = self._verified(event, request)
-            if isinstance(event, Reject):
-                return event
-        normalized = normalize(event)
+        if not isinstance(event, HookEvent):
+            return event
+        normalized = normalize(event, record, element)
         outgoing = self._encode(normalized, record, self._topic)
         notes: tuple[str, ...] = ()
         if isinstance(state, SeenRequests) and state.repeated(normalized["session_id"], normalized["request_id"]):
             outgoing = outgoing._replace(headers=(*outgoing.headers, DUPLICATE))
             notes = ("replayed",)
-        skew = event.occurred_at - timestamp if timestamp >= 0 else None
-        return new(Emit, ((outgoing,), event.method, notes, (), skew, event.signature["status"]))
+        method, _, _, occurred_at, signature = event
+        skew = occurred_at - record.timestamp if record.timestamp >= 0 else None
+        return new(Emit, ((outgoing,), method, notes, (), skew, signature["status"]))
 
     def _verified(self, event: HookEvent, request: Json) -> HookEvent | Reject:
         """The event with its signature's status, or why `signature.mode` does not let it pass."""

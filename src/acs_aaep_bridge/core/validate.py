@@ -9,7 +9,7 @@ from acs_aaep_bridge.config import Acs
 from acs_aaep_bridge.core.hints import envelope_hint, payload_hint
 from acs_aaep_bridge.core.hooks import HOOKS, SUBAGENT_STOP_SCHEMA
 from acs_aaep_bridge.core.identity import timestamp_ms
-from acs_aaep_bridge.core.model import HookEvent, Json, Origin, Reject, Violation, new
+from acs_aaep_bridge.core.model import HookEvent, Json, Reject, Violation, new
 from acs_aaep_bridge.core.schemas import SchemaSet, Validator, violations
 
 ENVELOPE_SCHEMA: Final = "urn:acs-aaep-bridge:schema:acs:envelope"
@@ -31,19 +31,21 @@ class RequestValidator:
         self._payloads = {method: schemas.validator(hook.schema) for method, hook in HOOKS.items()}
         self._whole = {method: schemas.compile(_whole(hook.schema)) for method, hook in HOOKS.items()}
 
-    def check(self, request: dict[str, Json], origin: Origin) -> HookEvent | Reject:
+    def accept(self, request: Json) -> HookEvent | None:
+        """The event in a valid request of ACS 0.x by a hook that has a row. None: what it is, `fate` and `check` say."""
+        method = request.get("method") if type(request) is dict else None
+        whole = self._whole.get(method) if type(method) is str else None
+        if whole is None or not whole.is_valid(request) or request["params"]["acs_version"][:2] != "0.":
+            return None
+        return _event(request)
+
+    def check(self, request: dict[str, Json]) -> HookEvent | Reject:
         """Judge one request whose method and version are ours to judge. Never raises on bad input."""
         method = request.get("method")
         whole = self._whole.get(method, self._envelope) if type(method) is str else self._envelope
         if not whole.is_valid(request):
             return self._broken(request)
-        params = request["params"]
-        occurred_at = timestamp_ms(params["timestamp"])
-        if occurred_at is None:
-            return _unrepresentable(request["method"])
-        identifier = request["id"]
-        text = identifier if type(identifier) is str else jsonrpc_id(identifier)
-        return new(HookEvent, (request["method"], text, params, occurred_at, origin, signature(params)))
+        return _event(request) or _unrepresentable(request["method"])
 
     def _broken(self, request: dict[str, Json]) -> Reject:
         method = request.get("method")
@@ -58,6 +60,18 @@ class RequestValidator:
         found = tuple(Violation(_PAYLOAD + pointer, keyword) for pointer, keyword in violations(validator, payload))
         message = _message(f"the payload of {method}", found, payload_hint(payload, found))
         return Reject("normalize", "payload_invalid", message, found, method, HOOKS[method].schema)
+
+
+def _event(request: dict[str, Json]) -> HookEvent | None:
+    """The event in a valid request; None when its time cannot be represented."""
+    params = request["params"]
+    occurred_at = timestamp_ms(params["timestamp"])
+    if occurred_at is None:
+        return None
+    identifier = request["id"]
+    text = identifier if type(identifier) is str else jsonrpc_id(identifier)
+    signed = signature(params) if "signature" in params else UNSIGNED
+    return new(HookEvent, (request["method"], text, params, occurred_at, signed))
 
 
 def signature(params: Mapping[str, Json]) -> Mapping[str, str]:
