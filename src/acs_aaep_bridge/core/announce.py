@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -69,6 +69,7 @@ class Announcer:
         self._redacting = redacting
         self._include_summary = include_summary
         self.agent = lru_cache(_CACHED)(self._agent)
+        self._name = lru_cache(_CACHED)(self._cleaned_name)
         self.child = lru_cache(_CACHED)(self._child)
         self.tool = lru_cache(_CACHED)(self._tool)
         self._count = lru_cache(_CACHED)(self._counted)
@@ -92,7 +93,7 @@ class Announcer:
         text = self.clean(text)
         return cut(text[:-1].rstrip() if text.endswith(_FINAL_STOPS) else text, SENTENCE_LIMIT)
 
-    def texts(self, key: str, words: Words) -> dict[str, str]:
+    def texts(self, key: str, words: Words) -> dict[str, Any]:
         """`summary_terse` and `summary_normal` of a row, and `summary_detailed` where it says more than normal."""
         row = self._rows[key]
         filling = _filling(words)
@@ -164,26 +165,33 @@ class Announcer:
         cleaned = self._name(name)
         return Name(cleaned, cleaned) if cleaned else _word(self.language.tool)
 
-    def _name(self, text: str) -> str:
+    def _cleaned_name(self, text: str) -> str:
         return cut(self.clean(text), NAME_LIMIT)
 
 
 def first_sentence(text: str) -> str:
     """The first sentence of a cleaned text, at most 200 characters; an abbreviation in the first twelve does not end it."""
-    end = _SENTENCE_END.search(text, _MIN_SENTENCE)
-    return cut(text[: end.end()] if end else text, SENTENCE_LIMIT)
+    if text.isascii():
+        ends = [end for stop in (". ", "! ", "? ") if (end := text.find(stop, _MIN_SENTENCE)) > 0]
+        end = min(ends, default=len(text)) + 1
+    else:
+        found = _SENTENCE_END.search(text, _MIN_SENTENCE)
+        end = found.end() if found else len(text)
+    return cut(text[:end], SENTENCE_LIMIT)
 
 
 def _filling(words: Words) -> dict[str, str]:
+    """A word for each placeholder, and under its capitalized name the form for the start of a sentence."""
+    agent, child, tool, reason, *_ = words
     filling: dict[str, str] = {}
-    for key, name in (("agent", words.agent), ("child", words.child), ("tool", words.tool)):
-        if name is not None:
-            filling[key], filling[key.capitalize()] = name
-    who = words.child or words.agent
-    if who is not None:
-        filling["who"], filling["Who"] = who
-    if words.reason is not None:
-        filling["reason"] = words.reason
+    if agent is not None:
+        filling["agent"], filling["Agent"] = filling["who"], filling["Who"] = agent
+    if child is not None:
+        filling["child"], filling["Child"] = filling["who"], filling["Who"] = child
+    if tool is not None:
+        filling["tool"], filling["Tool"] = tool
+    if reason is not None:
+        filling["reason"] = reason
     return filling
 
 

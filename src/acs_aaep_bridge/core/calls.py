@@ -48,8 +48,8 @@ def invoke(draft: Draft, hook: Hook) -> None:
     if (capability := text(hook.payload, "capability")) is not None:
         fields["risk_level"] = risk(draft.policy.risk, capability)
     direction = "auto" if arguments else "own"
-    open_ = draft.say(open_, Event(TOOL_INVOKED, fields, draft.quiet(), direction, extension=_original(call)))
-    draft.open = open_._replace(calls=(*open_.calls, call), invoked=open_.invoked + 1)
+    at = draft.say(open_, Event(TOOL_INVOKED, fields, draft.quiet(), direction, extension=_original(call)))
+    draft.open = open_._replace(calls=(*open_.calls, call), invoked=open_.invoked + 1, last=at)
 
 
 def answer(draft: Draft, hook: Hook) -> None:
@@ -70,8 +70,8 @@ def answer(draft: Draft, hook: Hook) -> None:
     if isinstance(duration, int) and 0 <= duration <= LONGEST_MS:
         fields["duration_ms"] = duration
     urgency = "background" if exit_status == "success" else draft.quiet()
-    open_ = draft.say(open_, Event(TOOL_COMPLETED, fields, urgency, extension=_original(call), outcome=exit_status))
-    draft.open = open_._replace(calls=tuple(known for known in open_.calls if known is not call))
+    at = draft.say(open_, Event(TOOL_COMPLETED, fields, urgency, extension=_original(call), outcome=exit_status))
+    draft.open = open_._replace(calls=tuple(known for known in open_.calls if known is not call), last=at)
     if not draft.current.calls and draft.current.state == CALLING_TOOL:
         draft.change_state(THINKING)
 
@@ -122,8 +122,8 @@ def _unanswered(draft: Draft, open_: Open, call: Call, moment: Moment) -> Open:
         inferred=True,
         outcome="unanswered",
     )
-    open_ = draft.say(open_, never, moment)
-    return open_._replace(calls=tuple(known for known in open_.calls if known is not call))
+    at = draft.say(open_, never, moment)
+    return open_._replace(calls=tuple(known for known in open_.calls if known is not call), last=at)
 
 
 def _call(hook: Hook) -> Call:

@@ -44,8 +44,9 @@ def clean(text: str, redacting: bool = True) -> str:
     if len(text) > LOOKED_AT:
         text = cut(text, LOOKED_AT)
     if not (text.isascii() and text.isprintable()):
-        text = _visible(text, _BREAKS, " ", _UNSEEN)
-    text = " ".join(text.split())
+        text = " ".join(_visible(text, _BREAKS, " ", _UNSEEN).split())
+    elif "  " in text or text[:1] == " " or text[-1:] == " ":
+        text = " ".join(text.split())
     return redact(text).strip() if redacting else text
 
 

@@ -12,7 +12,7 @@ from acs_aaep_bridge.core import identity
 from acs_aaep_bridge.core.announce import Name, Words
 from acs_aaep_bridge.core.normalized import Context, Hook, digest
 from acs_aaep_bridge.core.policy import Policy
-from acs_aaep_bridge.core.session import MAX_REMEMBERED_TURNS, Answer, Open, SessionState
+from acs_aaep_bridge.core.session import MAX_REMEMBERED_TURNS, Answer, Open, SessionState, Subagent
 
 STARTED: Final = "aaep:agent.session.started"
 COMPLETED: Final = "aaep:agent.session.completed"
@@ -114,30 +114,31 @@ class Draft:
         self.notes.append(note)
         self.dropped = True
 
-    def say(self, open_: Open, event: Event, moment: Moment | None = None) -> Open:
-        """Add `event` to what is said in `open_`; gives `open_` with its clock moved on. Time never runs backwards in it."""
+    def say(self, open_: Open, event: Event, moment: Moment | None = None) -> int:
+        """Add `event` to what is said in `open_`; gives its time, which never runs backwards, for `open_.last`."""
+        kind, fields, urgency, direction, named, more, inferred, hints, outcome = event
         context, at = moment or self.moment
-        at = max(at, open_.last)
-        role, discriminator = event.identity or self._next_identity(event.type, context)
+        sess, last = open_.sess, open_.last
+        at = max(at, last)
+        role, discriminator = named or self._next_identity(kind, context)
         body: dict[str, Any] = {
             "@context": self.policy.contexts,
             "aaep_version": AAEP_VERSION,
-            "type": event.type,
-            "event_id": identity.event_id(role, open_.sess, discriminator),
-            "session_id": open_.sess,
+            "type": kind,
+            "event_id": identity.event_id(role, sess, discriminator),
+            "session_id": sess,
             "timestamp": identity.format_timestamp(at),
             "producer": producer(context, self.policy),
             "verbosity": "normal",
-            "urgency": event.urgency,
+            "urgency": urgency,
         }
-        hints = event.hints or (self.policy.hints[event.direction] if event.direction else None)
-        if hints is not None:
-            body["localization_hints"] = hints
+        if direction:
+            body["localization_hints"] = hints or self.policy.hints[direction]
         body["correlation_id"] = context.trace or context.request_id
-        body.update(event.fields)
-        body["extensions"] = {"acs": extension(context, event)}
-        self.said.append(Said(body, context.trace, event.outcome))
-        return open_ if at == open_.last else open_._replace(last=at)
+        body.update(fields)
+        body["extensions"] = {"acs": extension(context, more, inferred)}
+        self.said.append(Said(body, context.trace, outcome))
+        return at
 
     def begin(self, sess: str, row: str, words: Words, reported: bool, fields: Fields | None = None) -> Open:
         """Open the AAEP session `sess` with its `started`."""
@@ -146,16 +147,11 @@ class Draft:
         if not reported:
             self.notes.append("inferred_start")
         texts = self.policy.announcer.texts(row, words)
-        return self.say(
-            opened,
-            Event(
-                STARTED,
-                {**texts, **fields} if fields else texts,
-                "normal" if reported else "background",
-                identity=(identity.STARTED, ""),
-                inferred=not reported,
-            ),
-        )
+        if fields:
+            texts |= fields
+        urgency = "normal" if reported else "background"
+        self.say(opened, Event(STARTED, texts, urgency, "own", _START, None, not reported))
+        return opened
 
     def change_state(self, to_state: str) -> None:
         """`state.changed` from where the session is; nothing when it is there already (AAEP 4: the chain never breaks)."""
@@ -163,12 +159,14 @@ class Draft:
         if open_ is None or open_.state == to_state:
             return
         fields = {"from_state": open_.state, "to_state": to_state}
-        self.open = self.say(open_, Event(STATE_CHANGED, fields, "background", direction=""))._replace(state=to_state)
+        at = self.say(open_, Event(STATE_CHANGED, fields, "background", ""))
+        self.open = open_._replace(state=to_state, last=at)
 
     def close(self, open_: Open, silent: bool) -> None:
         """`open_` has had its terminal event: remember its turns, `silent` when nobody reported its end."""
-        if self.state.subagent is not None:
-            ended = self.state.subagent._replace(ended="silence" if silent else "reported")
+        subagent = self.state.subagent
+        if subagent is not None:
+            ended = Subagent(subagent.parent, subagent.name, "silence" if silent else "reported")
             self.state = self.state._replace(subagent=ended, held=None)
         turns = (*open_.nested, open_.turn) if open_.turn else open_.nested
         if turns:
@@ -210,23 +208,22 @@ def producer(context: Context, policy: Policy) -> dict[str, str]:
     return agent
 
 
-def extension(context: Context, event: Event) -> dict[str, Any]:
-    """`extensions.acs`: which hook of which session the event comes from."""
-    acs: dict[str, Any] = {
-        "hook": context.hook,
-        "request_id": context.request_id,
-        "session_id": context.sender,
-        "subject_session_id": context.subject,
-    }
-    if context.parent is not None:
-        acs["parent_session_id"] = context.parent
-    if context.turn is not None:
-        acs["turn_id"] = context.turn
-    if context.tenant is not None:
-        acs["tenant_id"] = context.tenant
-    acs["signature"] = context.signature
-    if event.extension:
-        acs.update(event.extension)
-    if event.inferred:
+def extension(context: Context, more: Fields | None, inferred: bool) -> dict[str, Any]:
+    """`extensions.acs`: which hook of which session the event comes from, and what is particular about it."""
+    hook, request_id, sender, subject, parent, turn, tenant, _, _, _, signature, _ = context
+    acs: dict[str, Any] = {"hook": hook, "request_id": request_id, "session_id": sender, "subject_session_id": subject}
+    if parent is not None:
+        acs["parent_session_id"] = parent
+    if turn is not None:
+        acs["turn_id"] = turn
+    if tenant is not None:
+        acs["tenant_id"] = tenant
+    acs["signature"] = signature
+    if more:
+        acs.update(more)
+    if inferred:
         acs["inferred"] = True
     return acs
+
+
+_START = (identity.STARTED, "")

@@ -72,7 +72,7 @@ def of_stop(hook: Hook, draft: Draft) -> Ending:
     payload = hook.payload
     outcome = payload["outcome"]
     steps = payload.get("subagent_step_count")
-    known = {"outcome": outcome}
+    known: dict[str, Any] = {"outcome": outcome}
     if isinstance(chain_hash := payload.get("final_chain_hash"), str):
         known["final_chain_hash"] = chain_hash
     if isinstance(steps, int) and not isinstance(steps, bool) and 0 <= steps <= MAX_STEPS:
@@ -80,7 +80,8 @@ def of_stop(hook: Hook, draft: Draft) -> Ending:
     else:
         steps = None
     result = None if outcome == "denied_at_spawn" else draft.policy.announcer.result(payload.get("summary"))
-    return Ending(f"stop:{outcome}", result=result, steps=steps, extension={**known, **_provenance(payload)})
+    known.update(_provenance(payload))
+    return Ending(f"stop:{outcome}", None, result, steps, None, known)
 
 
 def of_turn(hook: Hook, draft: Draft) -> Ending:
@@ -109,20 +110,9 @@ def end(draft: Draft, open_: Open, ending: Ending, moment: Moment, silent: bool 
     fields, direction = _fields(draft, open_, ending, moment)
     if inferred:
         draft.notes.append("superseded" if ending.row == SUPERSEDED else "inferred_end")
-    draft.say(
-        open_,
-        Event(
-            row.type,
-            fields,
-            row.urgency,
-            direction,
-            (identity.TERMINAL, ""),
-            ending.extension,
-            inferred,
-            outcome=ending.row.partition(":")[2] or row.fields.get("cancellation_reason", "completed"),
-        ),
-        moment,
-    )
+    outcome = ending.row.partition(":")[2] or row.fields.get("cancellation_reason", "completed")
+    said = Event(row.type, fields, row.urgency, direction, _TERMINAL, ending.extension, inferred, None, outcome)
+    draft.say(open_, said, moment)
     draft.close(open_, silent)
 
 
@@ -135,13 +125,15 @@ def _fields(draft: Draft, open_: Open, ending: Ending, moment: Moment) -> tuple[
     duration = _duration(open_, moment)
     words = Words(
         None if in_subagent else draft.agent(moment.context),
-        ending.successor or (draft.child() if in_subagent else None),
-        reason=ending.reason,
-        result=ending.result,
-        steps=ending.steps,
-        duration_ms=duration if row.timed else None,
+        draft.child() if in_subagent else ending.successor,
+        None,
+        ending.reason,
+        ending.result,
+        ending.steps,
+        duration if row.timed else None,
     )
-    fields: dict[str, Any] = {**draft.policy.announcer.texts(key, words), **row.fields}
+    fields: dict[str, Any] = draft.policy.announcer.texts(key, words)
+    fields.update(row.fields)
     if row.result and ending.result is not None:
         fields[row.result] = ending.result.text
     if row.type == COMPLETED and open_.started is not None:
@@ -163,13 +155,21 @@ def _provenance(payload: Mapping[str, Json]) -> dict[str, Any]:
     source = summary.get("provenance") if isinstance(summary, dict) else None
     if not isinstance(source, dict):
         return {}
-    known: dict[str, Any] = {
-        name: label(source[name]) for name in ("provenance_id", "origin", "source_id") if text(source, name) is not None
-    }
+    known: dict[str, Any] = {}
+    for name in ("provenance_id", "origin", "source_id"):
+        value = source.get(name)
+        if type(value) is str:
+            known[name] = label(value)
+    if "provenance_id" not in known or "origin" not in known:
+        return {}
     if isinstance(derived := source.get("derived_from"), list):
         known["derived_from"] = [label(item) for item in derived[:MAX_DERIVED_FROM] if isinstance(item, str)]
-    if isinstance(trust := source.get("trust"), (str, float, int)):
-        safe = label(trust) if isinstance(trust, str) else trust
-        if not isinstance(trust, int) or abs(trust) <= MAX_STEPS:
-            known["trust"] = safe
-    return {"summary_provenance": known} if "provenance_id" in known and "origin" in known else {}
+    trust = source.get("trust")
+    if isinstance(trust, str):
+        known["trust"] = label(trust)
+    elif isinstance(trust, float) or (isinstance(trust, int) and abs(trust) <= MAX_STEPS):
+        known["trust"] = trust
+    return {"summary_provenance": known}
+
+
+_TERMINAL = (identity.TERMINAL, "")

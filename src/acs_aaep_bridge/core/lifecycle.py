@@ -72,6 +72,7 @@ class LifecycleStage:
         self._as_cloudevents = config.lifecycle.cloudevents
         self._events = EventValidator(schemas, TRANSLATORS)
         self._aaep: dict[str, Validator] = {f"aaep:{name}": schemas.validator(AAEP_SCHEMA.format(name)) for name in AAEP_TYPES}
+        self._headers: dict[str, Headers] = {kind: (_JSON, ("aaep-type", kind.encode())) for kind in self._aaep}
         self._silent: dict[bytes, tuple[Emit, ...]] = {}
         self._speaking = frozenset(method.encode() for method in TRANSLATORS)
 
@@ -180,11 +181,15 @@ class LifecycleStage:
             kind = event["type"]
             if not self._aaep[kind].is_valid(event):
                 return self._invalid(kind, event)
+<<<<<<< Updated upstream
             headers: Headers = (_JSON, ("aaep-type", kind.encode()))
             if self._as_cloudevents:
                 headers += binary_headers(event)
+=======
+            headers = self._headers[kind]
+>>>>>>> Stashed changes
             if trace is not None:
-                headers += (("traceparent", trace.encode()),)
+                headers = (*headers, ("traceparent", trace.encode()))
             records.append(Outgoing(self._topic, event["session_id"].encode(), value, headers, timestamp))
         return tuple(records)
 

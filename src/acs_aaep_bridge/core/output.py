@@ -49,7 +49,8 @@ def write(draft: Draft, hook: Hook) -> None:
             "coalesce_hint": "completion" if chunk.complete else "paragraph",
             "output_id": identity.output(hook.context.request_id),
         }
-        draft.open = draft.say(draft.current, Event(OUTPUT_STREAMING, fields, draft.quiet(), hints=draft.policy.output_hints))
+        at = draft.say(draft.current, Event(OUTPUT_STREAMING, fields, draft.quiet(), hints=draft.policy.output_hints))
+        draft.open = draft.current._replace(last=at)
 
 
 def text_of(hook: Hook, redacting: bool) -> str:

@@ -92,7 +92,8 @@ def condense(draft: Draft) -> None:
     """`progress.updated` with the text, in a root as in a subagent."""
     texts = draft.policy.announcer.texts("condensing", draft.who())
     fields = {**texts, "progress": {"description": texts["summary_normal"]}}
-    draft.open = draft.say(draft.current, Event(PROGRESS_UPDATED, fields, "background"))
+    at = draft.say(draft.current, Event(PROGRESS_UPDATED, fields, "background"))
+    draft.open = draft.current._replace(last=at)
 
 
 def turn_end(draft: Draft, hook: Hook) -> None:
