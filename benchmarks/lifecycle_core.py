@@ -18,11 +18,12 @@ from acs_aaep_bridge.core import sessions
 from acs_aaep_bridge.core.model import Emit, Record
 from acs_aaep_bridge.core.normalized import read
 from acs_aaep_bridge.core.policy import prepare
-from acs_aaep_bridge.core.reading import EventValidator, JsonReader
+from acs_aaep_bridge.core.reading import EventReader, EventValidator
 from acs_aaep_bridge.core.schemas import shipped
 from acs_aaep_bridge.core.stages import build_stage
 from acs_aaep_bridge.core.table import SessionTable
 from acs_aaep_bridge.core.translate import TRANSLATORS
+from acs_aaep_bridge.core.writers import WriterSchemas
 from benchmarks.core import PER_ROUND, RECEIVED, ROUNDS, Figure, measure, stops
 
 RESTORED = 200_000
@@ -56,7 +57,7 @@ def figures() -> list[Figure]:
     """The lifecycle path, step upon step, then the stage as it runs, for stops with and without a start, and for other hooks."""
     config = Config()
     policy = prepare(config)
-    reader = JsonReader(config.limits)
+    reader = EventReader(config.limits, WriterSchemas())
     validator = EventValidator(shipped(), TRANSLATORS)
     stage = build_stage("lifecycle", config)
     records = normalized_stops()
@@ -67,7 +68,7 @@ def figures() -> list[Figure]:
     assert isinstance(started, SessionTable)
 
     def parsed(record: Record) -> Any:
-        return reader(record, record.value or b"")
+        return reader(record.value or b"")
 
     def checked(record: Record) -> Any:
         event = parsed(record)

@@ -181,13 +181,9 @@ class LifecycleStage:
             kind = event["type"]
             if not self._aaep[kind].is_valid(event):
                 return self._invalid(kind, event)
-<<<<<<< Updated upstream
-            headers: Headers = (_JSON, ("aaep-type", kind.encode()))
-            if self._as_cloudevents:
-                headers += binary_headers(event)
-=======
             headers = self._headers[kind]
->>>>>>> Stashed changes
+            if self._as_cloudevents:
+                headers = (*headers, *binary_headers(event))
             if trace is not None:
                 headers = (*headers, ("traceparent", trace.encode()))
             records.append(Outgoing(self._topic, event["session_id"].encode(), value, headers, timestamp))
