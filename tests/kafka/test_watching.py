@@ -35,6 +35,36 @@ async def test_a_stall_rebuilds_the_consumer_once_then_ends_the_process(monkeypa
     assert len(run.watcher.heard("consumer.rebuilt")) == 1
 
 
+async def test_a_watchdog_that_is_off_lets_a_partition_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `watchdog.stall_after: 0` lag is measured, and nothing is done about it."""
+    hanging = asyncio.Event()
+    send = MemorySink._send
+
+    async def held_up(self: MemorySink, items: list[object], after: object) -> None:
+        await hanging.wait()
+        await send(self, items, None)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(MemorySink, "_send", held_up)
+    memory = log()
+    memory.publish(RAW, b"v", at=1)
+    probed = 0
+
+    async with running(memory, config("at_least_once", watchdog__stall_after="0")) as run:
+        lag = run.watcher.lag
+
+        def count(*seen: object) -> None:
+            nonlocal probed
+            probed += seen[3] == 1
+            lag(*seen)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(run.watcher, "lag", count)
+        await run.until(lambda: probed >= 5)
+        assert not run.watcher.heard("consumer.rebuilt")
+        hanging.set()
+        await run.until_committed(memory)
+    assert memory.values(NORMALIZED) == [b"n:v"]
+
+
 async def test_a_rebuild_that_helps_is_the_end_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """After the consumer was made anew and the lag is gone, the partition counts as sound again."""
     hanging = [True]

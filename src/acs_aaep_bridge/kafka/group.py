@@ -329,6 +329,7 @@ class Group:
 
     async def _measure(self, ends: dict[TopicPartition, tuple[int, int]]) -> None:
         around = self.around
+        allowed = around.config.watchdog.stall_after
         stalled = []
         for tp, (stable, high) in ends.items():
             worker = self.workers.get(tp)
@@ -339,7 +340,7 @@ class Group:
             around.observer.lag(around.name, *tp, lag, max(0, high - stable))
             if lag == 0 or worker.status in {"blocked", "braked"} or worker.reason:
                 worker.progressed_at = time.monotonic()
-            elif time.monotonic() - worker.progressed_at > around.config.watchdog.stall_after / 1000:
+            elif allowed and time.monotonic() - worker.progressed_at > allowed / 1000:
                 stalled.append(tp)
             if time.monotonic() - worker.progressed_at < PROBE_EVERY:
                 self._stalled.discard(tp)
