@@ -69,6 +69,7 @@ class Announcer:
         self._redacting = redacting
         self._include_summary = include_summary
         self.agent = lru_cache(_CACHED)(self._agent)
+        self.full_name = lru_cache(_CACHED)(self.clean)
         self._name = lru_cache(_CACHED)(self._cleaned_name)
         self.child = lru_cache(_CACHED)(self._child)
         self.tool = lru_cache(_CACHED)(self._tool)
@@ -171,9 +172,9 @@ class Announcer:
 
 def first_sentence(text: str) -> str:
     """The first sentence of a cleaned text, at most 200 characters; an abbreviation in the first twelve does not end it."""
-    if text.isascii():
-        ends = [end for stop in (". ", "! ", "? ") if (end := text.find(stop, _MIN_SENTENCE)) > 0]
-        end = min(ends, default=len(text)) + 1
+    if text.isascii() and "! " not in text and "? " not in text:  # what most results are, without the regular expression
+        stop = text.find(". ", _MIN_SENTENCE)
+        end = len(text) if stop < 0 else stop + 1
     else:
         found = _SENTENCE_END.search(text, _MIN_SENTENCE)
         end = found.end() if found else len(text)

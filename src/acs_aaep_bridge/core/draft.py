@@ -203,7 +203,7 @@ class Draft:
 def producer(context: Context, policy: Policy) -> dict[str, str]:
     """The event's `producer`: the agent of the hook (AAEP 3.2.6 allows no member of our own)."""
     agent = {"agent_id": context.agent_id or UNKNOWN_AGENT}
-    if context.agent_name and (name := policy.announcer.clean(context.agent_name)):
+    if context.agent_name and (name := policy.announcer.full_name(context.agent_name)):
         agent["agent_name"] = name
     return agent
 

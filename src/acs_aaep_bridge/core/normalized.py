@@ -8,7 +8,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from acs_aaep_bridge.core import identity
-from acs_aaep_bridge.core.clean import label
+from acs_aaep_bridge.core.clean import MAX_ID, label
 from acs_aaep_bridge.core.model import Json, Record
 
 SUBAGENT_START = "steps/subagentStart"
@@ -60,7 +60,7 @@ class Position(NamedTuple):
 class Hook(NamedTuple):
     """`at` is when the hook fired and `stamp` its Kafka record's timestamp, both in ms since the epoch.
 
-    `turn` is the turn it belongs to (the payload's, else the metadata's), in full, since it names the session.
+    `turn` is the turn it belongs to, in full, since it names the session.
     `clock_ahead` tells that `at` was more than five minutes after the record and was taken back to it.
     """
 
@@ -106,8 +106,8 @@ def read(event: Mapping[str, Json], record: Record, now: int) -> Hook | None:
         ),
         stamp if ahead else at,
         stamp,
-        text(payload, "turn_id") or turn or None,
-        text(payload, "parent_turn_id") or event.get("parent_turn_id") or None,
+        turn or None,
+        event.get("parent_turn_id") or None,
         payload,
         event["metadata"],
         Position(source["topic"], source["partition"], source["offset"], source["index"]),
@@ -128,7 +128,9 @@ def digest(text: str) -> str:
 
 
 def _label(text: str | None) -> str | None:
-    return None if text is None else label(text)
+    if text is None or (len(text) <= MAX_ID and text.isprintable()):
+        return text
+    return label(text)
 
 
 def _headers(record: Record) -> tuple[str | None, bool]:

@@ -131,11 +131,8 @@ def has_applied(state: SessionState, mark: bytes, source: Position, replayed: bo
 
     A record that was replayed from the dead letters has its old position again, so only its request counts.
     """
-    at = state.repeats.find(mark)
-    while at >= 0:
-        if at % DIGEST_BYTES == 0:
-            return True
-        at = state.repeats.find(mark, at + 1)
+    if mark in state.repeats and _is_aligned(state.repeats, mark):
+        return True
     if replayed:
         return False
     for known in state.sources:
@@ -144,10 +141,16 @@ def has_applied(state: SessionState, mark: bytes, source: Position, replayed: bo
     return False
 
 
+def _is_aligned(repeats: bytes, mark: bytes) -> bool:
+    return any(repeats.startswith(mark, at) for at in range(0, len(repeats), DIGEST_BYTES))
+
+
 def with_source(sources: tuple[Position, ...], source: Position) -> tuple[Position, ...]:
     """`sources` with this raw position as the highest of its partition; the partition heard from longest ago gives way."""
     if len(sources) == 1 and sources[0][:2] == source[:2]:
         return (max(source, sources[0]),)
+    if not sources:
+        return (source,)
     others = tuple(known for known in sources if known[:2] != source[:2])
     same = [known for known in sources if known[:2] == source[:2]]
     return (*others[-MAX_SOURCES + 1 :], max(source, *same) if same else source)

@@ -117,13 +117,21 @@ def _applied(draft: Draft, hook: Hook, mark: bytes) -> SessionState:
     open_ = draft.open
     if open_ is not None and not draft.elsewhere:
         open_ = open_._replace(context=hook.context, triggered=draft.triggered, answer=draft.answer)
-    state = draft.state
-    return state._replace(
-        open=open_,
-        seen=max(state.seen, draft.now),
-        stamp=max(state.stamp, hook.stamp),
-        repeats=(state.repeats + mark)[-_KEPT:],
-        sources=state.sources if hook.replayed else with_source(state.sources, hook.source),
+    subject, tenant, seen, stamp, subagent, _, held, turns, responded, closed, late, repeats, sources = draft.state
+    return SessionState(
+        subject,
+        tenant,
+        max(seen, draft.now),
+        max(stamp, hook.stamp),
+        subagent,
+        open_,
+        held,
+        turns,
+        responded,
+        closed,
+        late,
+        (repeats + mark)[-_KEPT:],
+        sources if hook.replayed else with_source(sources, hook.source),
     )
 
 

@@ -47,8 +47,10 @@ class SessionTable:
 
     def put(self, key: bytes, state: SessionState | None) -> None:
         """Remember `state`, or forget the session (None)."""
-        before = self._header(key)
-        was_open = before is not None and before.open
+        before = self._overlay[key] if key in self._overlay else self._base.get(key)
+        if isinstance(before, bytes):
+            before = self.get(key)
+        was_open = before is not None and before.open is not None
         self._overlay[key] = state
         self._dirty[key] = None
         self._written.pop(key, None)
