@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
+import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.core import signing
@@ -60,6 +61,16 @@ def test_both_implementations_sign_alike(payload: dict[str, Any]) -> None:
     """Whatever JSON a payload holds, both sign the same bytes to the same value."""
     envelope = request(payload=payload)
     assert sign(envelope, SECRET, "k1") == signing.signed(envelope, SECRET, "k1")
+
+
+EDGES = st.sampled_from(["", "a", "A", "Z", "_", "~", "\x7f", "\x1f", '"', "\\", "/", "\u2028", "é", "\uffff", "\U00010000"])
+
+
+@given(st.recursive(EDGES | NUMBERS | st.none(), lambda inner: st.lists(inner) | st.dictionaries(EDGES | TEXTS, inner)))
+def test_the_canonical_form_is_that_of_rfc_8785(value: Any) -> None:
+    """By the library and by the second implementation, whatever serializer wrote it: escapes, order, numbers."""
+    envelope = request(payload={"v": value})
+    assert canonical(envelope) == rfc8785.dumps(envelope) == signing.jcs(envelope).encode()
 
 
 @given(PAYLOADS, st.randoms(use_true_random=False))

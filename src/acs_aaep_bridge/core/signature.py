@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
+import orjson
 import rfc8785
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -24,6 +25,7 @@ Mode = Literal["off", "verify", "require"]
 Status = Literal["unsigned", "unverified", "verified", "invalid"]
 
 ALGORITHM = "HMAC-SHA256"
+_EXACT = 2**53 - 1
 _POINTER = "/params/signature"
 
 
@@ -111,10 +113,26 @@ def _value(envelope: Mapping[str, Json], secret: bytes) -> bytes | None:
 def canonical(envelope: Mapping[str, Json]) -> bytes | None:
     """The bytes that are signed; None when the envelope has no canonical form."""
     params = {name: value for name, value in envelope["params"].items() if name != "signature"}
+    unsigned = {**envelope, "params": params}
+    if _canonical_when_sorted(unsigned):
+        return orjson.dumps(unsigned, option=orjson.OPT_SORT_KEYS)
     try:
-        return rfc8785.dumps({**envelope, "params": params})
+        return rfc8785.dumps(unsigned)
     except (ValueError, RecursionError):
         return None
+
+
+def _canonical_when_sorted(value: Json) -> bool:
+    """Whether sorting members is all that RFC 8785 asks of this value; then the fast serializer writes the same bytes.
+
+    That is so where member names are ASCII, whose order is the same in every encoding, and numbers are exact integers.
+    """
+    kind = type(value)
+    if kind is dict:
+        return all(map(str.isascii, value)) and all(map(_canonical_when_sorted, value.values()))
+    if kind is list:
+        return all(map(_canonical_when_sorted, value))
+    return kind is str or value is None or kind is bool or (kind is int and -_EXACT <= value <= _EXACT)
 
 
 @lru_cache(maxsize=4096)
