@@ -16,7 +16,7 @@ from acs_aaep_bridge.kafka.changelog import entries
 from acs_aaep_bridge.kafka.partition import Parked, Surroundings, Worker
 from acs_aaep_bridge.kafka.ports import Item, Refused, Sink
 
-_PIPELINE = 8
+_PIPELINE = 8  # batches under way at once
 
 
 class AtLeastOnce(Worker):

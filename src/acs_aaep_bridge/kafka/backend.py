@@ -17,7 +17,7 @@ from acs_aaep_bridge.kafka.sink import KafkaSink
 from acs_aaep_bridge.kafka.source import KafkaSource
 from acs_aaep_bridge.kafka.transactions import KafkaTransactor, transactional_id
 
-_OPEN_TRANSACTION_MARGIN = 10.0
+_OPEN_TRANSACTION_MARGIN = 10.0  # seconds: brokers look for transactions that are overdue every ten
 
 
 class KafkaBackend:

@@ -20,8 +20,8 @@ NEXT_OFFSET_KEY = b"@next-offset"
 """Key of the entry that says where the input goes on, written in each transaction: a commit is answered before the offset is
 readable, and whoever takes the partition starts at the larger of the two. No session has this key."""
 
-_SILENCE = 30.0
-_PROGRESS_EVERY = 2.0
+_SILENCE = 30.0  # seconds without a record or an answer, before a restore fails and is begun again
+_PROGRESS_EVERY = 2.0  # seconds
 _VERSION = 1
 
 

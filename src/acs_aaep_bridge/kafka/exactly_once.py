@@ -14,7 +14,7 @@ from acs_aaep_bridge.kafka.changelog import entries, next_offset_entry
 from acs_aaep_bridge.kafka.partition import KILL_WITHIN, START_WITHIN, Parked, Surroundings, Worker
 from acs_aaep_bridge.kafka.ports import Item, Refused, Transactor
 
-_ALONE_RECORDS = 200
+_ALONE_RECORDS = 200  # each item is a request of its own then, and the transaction must end in time
 
 
 class ExactlyOnce(Worker):

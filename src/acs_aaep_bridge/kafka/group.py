@@ -31,15 +31,16 @@ FORBIDDEN = (
     ClusterAuthorizationFailedError,
     SaslAuthenticationFailed,
 )
+# All in seconds.
 TAKE_FAILURES = 5
 TAKE_WINDOW = 600.0
 PROBE_EVERY = 10.0
-PROBE_VALID = 30.0
-OVERDUE = 30.0
-_TROUBLE_LASTS = 5.0
-_COMMIT_EVERY = 0.2
+PROBE_VALID = 30.0  # three probes: one that is lost is not an outage
+OVERDUE = 30.0  # since a record was sent, before readiness complains
+_TROUBLE_LASTS = 5.0  # a trouble that is over is not told again, so it ends by itself
+_COMMIT_EVERY = 0.2  # at the most: a commit per batch would cost more than the batch
 _COMMIT_WITHIN = 30.0
-_POLL = 0.2
+_POLL = 0.2  # a quarter of it while partitions are full: what is hungry again must not wait for the others
 
 
 MakeWorker = Callable[[Surroundings, TopicPartition, "Parked | None"], Worker]

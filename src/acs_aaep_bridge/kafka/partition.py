@@ -28,9 +28,9 @@ from acs_aaep_bridge.kafka.ports import Changelog, FailPoint, Fetched, Refused, 
 
 SLICES = (20, 500)  # records applied in one go
 TURN = 0.02  # seconds that should take
-START_WITHIN = 60.0
-ASK_WITHIN = 30.0
-KILL_WITHIN = 5.0
+START_WITHIN = 60.0  # seconds; the coordinator first waits for what a former owner left open
+ASK_WITHIN = 30.0  # seconds for one question to the brokers
+KILL_WITHIN = 5.0  # seconds for a producer that will not be used again
 BLOCKS: dict[type[Exception], Block] = {
     OffsetOutOfRange: "out_of_range",
     UnreadableState: "unreadable_state",

@@ -9,7 +9,7 @@ from acs_aaep_bridge.config import Secret, Signature
 from acs_aaep_bridge.errors import ConfigError, Problem
 from acs_aaep_bridge.kafka.observer import Observer
 
-EVERY = 5.0
+EVERY = 5.0  # seconds
 Use = Callable[[Mapping[str, bytes]], None]
 
 

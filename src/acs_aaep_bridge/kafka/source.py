@@ -26,8 +26,8 @@ from acs_aaep_bridge.kafka.describe import describe
 from acs_aaep_bridge.kafka.lenient import CorruptBatch, read
 from acs_aaep_bridge.kafka.ports import Fault, Fetched, Listener, Trouble
 
-_RETRIES = 5
-_PAUSE = 1.0
+_RETRIES = 5  # a checksum that is wrong on the way is right the next time
+_PAUSE = 1.0  # seconds after a poll that failed
 TOO_LARGE = "too_large"
 
 

@@ -28,7 +28,7 @@ RECORD_OVERHEAD = 64 << 10  # key, headers and batch header beside a record's va
 EVENT_LIMIT = 64 << 10  # AAEP's limit for one event
 ENTRY_LIMIT = 128 << 10  # a session in the changelog
 
-_ASK_WITHIN = 12.0
+_ASK_WITHIN = 12.0  # seconds; longer than the 9 for which brokers hold on to a dead one
 
 T = TypeVar("T")
 Role = Literal["input", "normalized", "lifecycle", "dead_letter", "changelog"]

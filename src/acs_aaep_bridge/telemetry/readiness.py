@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-FRESH_SECONDS: Final = 30.0
+FRESH_SECONDS: Final = 30.0  # seconds; a stage reports at least every twenty
 
 
 class Readiness:
