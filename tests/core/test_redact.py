@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from acs_aaep_bridge.core.redact import BARE, MASK, NAMED, Pattern, redact
+from acs_aaep_bridge.core.redact import _BARE_GUARDS, BARE, MASK, NAMED, Pattern, redact
 
 PEM = "-----BEGIN RSA PRIVATE KEY----- MIIEpAIBAAKCAQEA -----END RSA PRIVATE KEY-----"
 SECRETS = [
@@ -75,3 +75,9 @@ def _by(named: tuple[Pattern, ...], bare: tuple[Pattern, ...], text: str) -> str
         if any(guard in text.lower() or guard in text for guard in guards):
             text = apply(text)
     return text
+
+
+def test_every_guard_of_a_shape_is_looked_for() -> None:
+    """The shortcut before the shapes leaves none of their guards out."""
+    shortcut = sorted(guard for _, guards in _BARE_GUARDS for guard in guards)
+    assert shortcut == sorted(guard for pattern in BARE for guard in pattern.guards)

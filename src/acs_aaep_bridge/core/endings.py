@@ -155,13 +155,17 @@ def _provenance(payload: Mapping[str, Json]) -> dict[str, Any]:
     source = summary.get("provenance") if isinstance(summary, dict) else None
     if not isinstance(source, dict):
         return {}
-    known: dict[str, Any] = {}
-    for name in ("provenance_id", "origin", "source_id"):
-        value = source.get(name)
-        if type(value) is str:
-            known[name] = label(value)
-    if "provenance_id" not in known or "origin" not in known:
+    if "provenance_id" not in source or "origin" not in source:
         return {}
+    known: dict[str, Any] = {"provenance_id": label(source["provenance_id"]), "origin": source["origin"]}
+    if len(source) > 2:
+        _more_provenance(source, known)
+    return {"summary_provenance": known}
+
+
+def _more_provenance(source: Mapping[str, Json], known: dict[str, Any]) -> None:
+    if isinstance(source_id := source.get("source_id"), str):
+        known["source_id"] = label(source_id)
     if isinstance(derived := source.get("derived_from"), list):
         known["derived_from"] = [label(item) for item in derived[:MAX_DERIVED_FROM] if isinstance(item, str)]
     trust = source.get("trust")
@@ -169,7 +173,6 @@ def _provenance(payload: Mapping[str, Json]) -> dict[str, Any]:
         known["trust"] = label(trust)
     elif isinstance(trust, float) or (isinstance(trust, int) and abs(trust) <= MAX_STEPS):
         known["trust"] = trust
-    return {"summary_provenance": known}
 
 
 _TERMINAL = (identity.TERMINAL, "")

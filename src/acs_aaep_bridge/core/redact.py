@@ -37,9 +37,11 @@ def redact(text: str) -> str:
         text = _guarded(NAMED, text.lower(), text)
     if "asic" in text or "earer" in text or "ASIC" in text or "EARER" in text:
         text = _SCHEME.sub(MASK, text)
-    for guard in _BARE_GUARDS:
-        if guard in text:
-            return _guarded(BARE, text, text)
+    for character, guards in _BARE_GUARDS:
+        if character in text:
+            for guard in guards:
+                if guard in text:
+                    return _guarded(BARE, text, text)
     return text
 
 
@@ -109,4 +111,11 @@ BARE: tuple[Pattern, ...] = (
     Pattern(("AIza",), _masking(r"AIza[A-Za-z0-9_-]{30,}")),
     Pattern(("ya29.", "GOCSPX-"), _masking(r"(?:ya29\.|GOCSPX-)[A-Za-z0-9_-]{20,}")),
 )
-_BARE_GUARDS = tuple(guard for pattern in BARE for guard in pattern.guards)
+# Each shape has one character that few texts hold, looked for before its guards are.
+_RARE = {
+    "-": ("-----BEGIN ", "sk-", "gl", "xox", "xapp-", "GOCSPX-"),
+    "_": ("gh", "github_pat_"),
+    ".": ("eyJ", "ya29.", "hooks.slack.com"),
+    "A": ("AKIA", "ASIA", "ABIA", "ACCA", "AIza"),
+}
+_BARE_GUARDS = tuple(_RARE.items())
