@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -45,6 +46,15 @@ def test_every_documented_note_is_one_that_is_counted() -> None:
     assert {"duplicate", "late", "after_end", "held", "orphan_result", "no_request"} <= documented
 
 
+def test_the_members_of_the_extension_are_documented() -> None:
+    """All of them, and which are always there."""
+    schema = json.loads((ROOT / "schemas" / "extension" / "acs.schema.json").read_text(encoding="utf-8"))
+    text = (ROOT / "docs" / "extension.md").read_text(encoding="utf-8").partition("## Members")[2]
+    there = {name: row[2] for row in cells(text)[1:] for name in re.findall(r"`([a-z_]+)`", row[0])}
+    assert there.keys() == schema["properties"].keys()
+    assert {name for name, when in there.items() if when == "always"} == set(schema["required"])
+
+
 README = ROOT / "README.md"
 METRICS = re.compile(r"(<!-- metrics: .*? -->\n)(.*?)(<!-- /metrics -->)", re.DOTALL)
 
@@ -64,7 +74,7 @@ def test_the_readme_names_every_exit_code() -> None:
     assert documented == set(re.findall(r"^  (\d+) ", EXIT_CODES, re.MULTILINE))
 
 
-@pytest.mark.parametrize("path", sorted([README, *(ROOT / "docs").glob("*.md")]), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]), ids=lambda path: path.name)
 def test_links_lead_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", path.read_text(encoding="utf-8")):
         assert (path.parent / target).exists(), target
