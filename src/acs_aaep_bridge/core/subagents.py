@@ -10,7 +10,7 @@ import orjson
 
 from acs_aaep_bridge.core import calls, identity, output
 from acs_aaep_bridge.core.announce import Words
-from acs_aaep_bridge.core.cut import cut_to
+from acs_aaep_bridge.core.cut import cut, cut_to
 from acs_aaep_bridge.core.draft import UNKNOWN_AGENT, Draft, Moment
 from acs_aaep_bridge.core.endings import SUPERSEDED, end, of_session, of_stop
 from acs_aaep_bridge.core.normalized import Hook, text
@@ -29,7 +29,7 @@ def start(draft: Draft, hook: Hook) -> None:
         draft.drop("after_end")
     elif subagent is None:
         _become(draft, hook)
-        requested_by = f"agent:{hook.context.agent_id or UNKNOWN_AGENT}"[:_MAX_REQUESTED_BY]
+        requested_by = cut(f"agent:{hook.context.agent_id or UNKNOWN_AGENT}", _MAX_REQUESTED_BY)
         _open(draft, "subagent_started", Words(draft.agent(), draft.child()), requested_by)
     elif open_ is not None and open_.inferred:
         draft.open = open_._replace(started=hook.at)
