@@ -477,6 +477,16 @@ def test_a_request_of_a_host_without_turns_is_done_when_nothing_follows_its_answ
     assert bridge.events[-1]["extensions"]["acs"]["inferred"] is True
 
 
+def test_an_answered_request_that_the_next_one_ends_is_dated_no_later_than_its_grace() -> None:
+    bridge = Bridge()
+    for hook in (message(0), response(1_000), message(60_000)):
+        record = bridge.normalized(raw(hook), EPOCH + min(hook.after, 2_000))
+        bridge.feed(record)
+    assert [event["timestamp"] for event in bridge.events if event["type"].endswith("completed")] == [
+        format_timestamp(EPOCH + 6_000)
+    ]
+
+
 def test_an_answer_that_something_follows_ends_nothing() -> None:
     bridge = Bridge().send_all([message(0), response(1_000), call(1_500, PARENT)])
     bridge.wait(60_000)

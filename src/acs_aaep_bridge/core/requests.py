@@ -122,8 +122,10 @@ def session_end(draft: Draft, hook: Hook) -> None:
 
 def end_unanswered(draft: Draft, open_: Open, at: int) -> None:
     """The open request ends because the next one begins: done where its answer was given, else nobody reported a result."""
-    ending = ANSWERED if open_.answer is not None else UNREPORTED
-    end(draft, open_, Ending(ending), Moment(open_.context, at))
+    if open_.answer is not None:
+        end(draft, open_, Ending(ANSWERED), Moment(open_.context, min(at, open_.answer.stamp)))
+    else:
+        end(draft, open_, Ending(UNREPORTED), Moment(open_.context, at))
 
 
 def _enter(draft: Draft, hook: Hook) -> bool:
