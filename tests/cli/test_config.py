@@ -144,7 +144,7 @@ def test_a_configuration_file_that_cannot_be_read_is_named(tmp_path: Path, name:
 
 
 def test_check_files_finds_what_is_not_there(tmp_path: Path) -> None:
-    (tmp_path / "secret").write_text("s", encoding="utf-8")
+    (tmp_path / "secret").write_bytes(b"\xff\x00")  # a signature's secret may be any bytes
     keys = json.dumps({"here": {"file": str(tmp_path / "secret")}, "gone": {"file": str(tmp_path / "no")}})
     arguments = ["config", "check", "--set", f"kafka.tls.ca_file={tmp_path}/ca.pem", "--set", f"signature.keys={keys}"]
     assert CliRunner().invoke(main, arguments).exit_code == 0

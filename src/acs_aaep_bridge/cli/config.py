@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,9 @@ from pydantic import BaseModel
 from ruamel.yaml import YAML
 
 from acs_aaep_bridge.cli.options import with_config
-from acs_aaep_bridge.config import Config, Secret
+from acs_aaep_bridge.config import Config, Secret, Signature
 from acs_aaep_bridge.errors import ConfigError, Problem
+from acs_aaep_bridge.kafka.secrets import read_secret
 
 
 @click.group()
@@ -79,15 +80,16 @@ def _unreadable(section: BaseModel, path: tuple[str, ...]) -> Iterator[Problem]:
         for key, item in named:
             dotted = ".".join((*here, key) if key else here)
             if isinstance(item, Secret):
-                yield from _secret_problem(item, dotted)
+                read = read_secret if isinstance(section, Signature) else Secret.read
+                yield from _secret_problem(item, read, dotted)
             elif isinstance(item, BaseModel):
                 yield from _unreadable(item, here)
             elif isinstance(item, Path) and not item.is_file():
                 yield Problem(dotted, f"there is no file {item}")
 
 
-def _secret_problem(secret: Secret, dotted: str) -> Iterator[Problem]:
+def _secret_problem(secret: Secret, read: Callable[[Secret], str | bytes], dotted: str) -> Iterator[Problem]:
     try:
-        secret.read()
+        read(secret)
     except ConfigError as error:
         yield from (Problem(dotted, problem.message) for problem in error.problems)

@@ -24,7 +24,7 @@ def read_secrets(signature: Signature) -> dict[str, bytes]:
     problems: list[Problem] = []
     for key_id, secret in signature.keys.items():
         try:
-            found[key_id] = _read(secret)
+            found[key_id] = read_secret(secret)
         except ConfigError as error:
             problems += [Problem(f"signature.keys.{key_id}", problem.message) for problem in error.problems]
     if problems:
@@ -56,7 +56,8 @@ async def follow(
             observer.log("info", "signature.keys_changed", keys=len(found))
 
 
-def _read(secret: Secret) -> bytes:
+def read_secret(secret: Secret) -> bytes:
+    """The bytes of one secret. Blocks to read a small file; raises ConfigError."""
     if secret.file is None:
         content = secret.read().encode(errors="surrogateescape")
     else:
