@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import ssl
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote_plus
 
 import aiohttp
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -32,6 +34,7 @@ class Clients:
 
     def __init__(self, config: Config) -> None:
         internals.forbid_topic_creation()
+        internals.heed_refused_tokens()
         self._kafka = config.kafka
         oauth = config.kafka.sasl.oauth if config.kafka.sasl else None
         self._tokens = Tokens(oauth) if oauth else None
@@ -167,7 +170,7 @@ class Tokens(AbstractTokenProvider):
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session,
             session.post(
-                str(oauth.token_endpoint), data=form, ssl=verify, auth=aiohttp.BasicAuth(str(oauth.client_id), secret)
+                str(oauth.token_endpoint), data=form, ssl=verify, headers={"Authorization": _basic(str(oauth.client_id), secret)}
             ) as response,
         ):
             if response.status != 200:
@@ -175,6 +178,11 @@ class Tokens(AbstractTokenProvider):
             answer = await response.json()
         lifetime = float(answer.get("expires_in", 60))
         return str(answer["access_token"]), asked + max(lifetime - _TOKEN_MARGIN, lifetime / 2)
+
+
+def _basic(client_id: str, secret: str) -> str:
+    """Client credentials as RFC 6749, 2.3.1 wants them: each form-encoded first, so that a colon cannot mislead."""
+    return "Basic " + base64.b64encode(f"{quote_plus(client_id)}:{quote_plus(secret)}".encode()).decode()
 
 
 async def reach(clients: Clients, kafka: Kafka) -> None:
@@ -206,9 +214,9 @@ def _why_unreachable(error: Exception, kafka: Kafka) -> str:
         return f"the TLS handshake failed ({error.reason or error}); does this port speak TLS, and does it want a certificate?"
     if isinstance(error, TimeoutError):
         return "no answer within 10 s" + ("; does this port speak TLS?" if kafka.tls.enabled else "")
-    if isinstance(error, OSError):
+    if isinstance(error, OSError) and (error.strerror or str(error)):
         return error.strerror or str(error)
-    hint = "" if kafka.tls.enabled else "; if this port speaks TLS, set kafka.tls.enabled"
+    hint = "; does this port speak TLS?" if kafka.tls.enabled else "; if this port speaks TLS, set kafka.tls.enabled"
     return f"it hung up during the handshake ({_why(error)}){hint}"
 
 

@@ -14,10 +14,11 @@ from typing import Any
 
 import aiokafka.admin.client
 import aiokafka.client
+import aiokafka.conn
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.client import AIOKafkaClient
-from aiokafka.conn import create_conn
-from aiokafka.errors import KafkaError, StaleMetadata, for_code
+from aiokafka.conn import AIOKafkaConnection, OAuthAuthenticator
+from aiokafka.errors import AuthenticationFailedError, KafkaError, StaleMetadata, for_code
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.metadata import MetadataRequest
@@ -48,11 +49,33 @@ def forbid_topic_creation() -> None:
         vars(module)["MetadataRequest"] = _AskOnly
 
 
+class _HeedingAuthenticator(OAuthAuthenticator):
+    async def step(self, payload: bytes | None) -> tuple[bytes, bool] | None:
+        if self._token_sent and payload:
+            raise AuthenticationFailedError(f"the broker does not accept the token: {payload[:200]!r}")
+        answer: tuple[bytes, bool] | None = await super().step(payload)  # type: ignore[no-untyped-call]
+        return answer
+
+
+def heed_refused_tokens() -> None:
+    """Make a refused OAUTHBEARER token an error, in every aiokafka client of this process.
+
+    The broker answers it with success and a body that says why not (RFC 7628, 3.2.2). aiokafka does not look, takes itself
+    for authenticated, and is told of a cluster without brokers from then on.
+    """
+    vars(aiokafka.conn)["OAuthAuthenticator"] = _HeedingAuthenticator
+
+
 async def probe(host: str, port: int, settings: Mapping[str, Any]) -> None:
     """Connect, negotiate and authenticate with one broker, then hang up. Raises the first error as it is."""
     options = {key: value for key, value in settings.items() if key.startswith(("sasl_", "ssl_", "security_"))}
-    connection = await create_conn(host, port, client_id=settings["client_id"], request_timeout_ms=10_000, **options)
-    connection.close()
+    connection = AIOKafkaConnection(host, port, client_id=settings["client_id"], request_timeout_ms=10_000, **options)
+    try:
+        await connection.connect()
+    finally:
+        connection.close()
+        if connection._protocol is not None and connection._closed_fut is not None:  # there was a socket: until it is closed
+            await asyncio.wait([connection._closed_fut], timeout=1)
 
 
 def repair_fetch_count(consumer: AIOKafkaConsumer) -> None:
@@ -117,7 +140,7 @@ async def stop_consumer(consumer: AIOKafkaConsumer, timeout: float) -> bool:
     await _cancel([task])
     owners = [consumer._coordinator, consumer._fetcher, consumer._client]
     await _cancel(_tasks_of([owner for owner in owners if owner is not None]))
-    await _close_client(consumer._client)
+    await close_client(consumer._client)
     return False
 
 
@@ -135,7 +158,7 @@ async def stop_producer(producer: AIOKafkaProducer, timeout: float) -> bool:
     await _cancel([task])
     sender, accumulator = producer._sender, producer._message_accumulator
     await _cancel(_tasks_of([sender, accumulator]))
-    await _close_client(producer.client)
+    await close_client(producer.client)
     _abandon(producer)
     return False
 
@@ -157,7 +180,8 @@ def _abandon(producer: AIOKafkaProducer) -> None:
             future.exception()
 
 
-async def _close_client(client: AIOKafkaClient) -> None:
+async def close_client(client: AIOKafkaClient) -> None:
+    """Close its connections, within a second."""
     with contextlib.suppress(Exception):
         async with asyncio.timeout(1):
             await client.close()

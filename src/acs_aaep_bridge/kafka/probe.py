@@ -38,4 +38,4 @@ class KafkaProbe:
         return len(found) if found else None
 
     async def stop(self) -> None:
-        await self.client.close()
+        await internals.close_client(self.client)
