@@ -1,6 +1,6 @@
 """The schema registry, by the HTTP API that Confluent's, Apicurio's, Karapace and Redpanda have in common.
 
-Six endpoints on the HTTP client the bridge has anyway; docs/formats.md says which. What is not clearly the registry's own
+Five endpoints on the HTTP client the bridge has anyway; docs/formats.md says which. What is not clearly the registry's own
 answer is an outage: the records that need the schema wait, and are never rejected for it.
 """
 
