@@ -81,6 +81,17 @@ def test_libraries_are_heard_from_warning_up() -> None:
     assert line["message"] == "Unable connect to node with id 1: KafkaConnectionError: refused"
 
 
+def test_what_a_library_repeats_every_second_is_written_once_a_minute_with_its_count() -> None:
+    out, now = io.StringIO(), [0.0]
+    configure(Log(), out, lambda: now[0])
+    for second in range(61):
+        now[0] = float(second)
+        logging.getLogger("aiokafka.consumer.fetcher").warning("Not authorized to read from topic %s.", "a")
+        if second == 30:
+            logging.getLogger("aiokafka.consumer.fetcher").warning("Not authorized to read from topic %s.", "b")
+    assert [(line["message"][-2:], line.get("repeated")) for line in lines(out)] == [("a.", None), ("b.", None), ("a.", 59)]
+
+
 def test_whole_requests_which_aiokafka_prints_at_debug_never_appear() -> None:
     out = io.StringIO()
     configure(Log(level="debug"), out)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 import traceback
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, Final, TextIO, cast
 
 import orjson
@@ -23,9 +24,11 @@ _LEVELS: Final[Mapping[str, int]] = {
 }
 _FOREIGN_MESSAGE = 300
 _FRAMES = 5
+_QUIET = 60.0
+_REMEMBERED = 256
 
 
-def configure(log: Log, stream: TextIO | None = None) -> LogMethods:
+def configure(log: Log, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> LogMethods:
     """Set up structlog and the standard library's logging, for the whole process; gives the bridge's own logger.
 
     Libraries are heard from `warning` up (from `info` at level `debug`: below it aiokafka prints whole requests, records
@@ -44,7 +47,7 @@ def configure(log: Log, stream: TextIO | None = None) -> LogMethods:
     )
     own = structlog.get_logger()
     root = logging.getLogger()
-    root.handlers[:] = [_Foreign(own)]
+    root.handlers[:] = [_Foreign(own, clock)]
     root.setLevel(logging.INFO if log.level == "debug" else max(level, logging.WARNING))
     logging.captureWarnings(True)
     return cast("LogMethods", own)
@@ -72,18 +75,40 @@ def _plain(sio: TextIO, exc_info: Any) -> None:
 
 
 class _Foreign(logging.Handler):
-    """Puts a record of the standard library's logging into the structured log."""
+    """Puts a record of the standard library's logging into the structured log.
 
-    def __init__(self, own: Any) -> None:
+    What a library says again within a minute is counted, not written: aiokafka repeats some complaints every second for as
+    long as they last.
+    """
+
+    def __init__(self, own: Any, clock: Callable[[], float]) -> None:
         super().__init__()
-        self._own = own
+        self._own, self._clock = own, clock
+        self._said: dict[tuple[str, str], tuple[float, int]] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
         fields: dict[str, Any] = {"logger": record.name, "message": _message(record)}
+        repeated = self._repeated(record.name, fields["message"])
+        if repeated is None:
+            return
+        if repeated:
+            fields["repeated"] = repeated
         if record.exc_info and record.exc_info[1] is not None:
             fields |= _error(record.exc_info[1])
         write = self._own.error if record.levelno >= logging.ERROR else self._own.warning
         (write if record.levelno >= logging.WARNING else self._own.info)("library.message", **fields)
+
+    def _repeated(self, name: str, message: str) -> int | None:
+        """How often this was kept back since it was last written; None: it is to be kept back now."""
+        now = self._clock()
+        since, kept = self._said.get((name, message), (-_QUIET, 0))
+        if now - since < _QUIET:
+            self._said[name, message] = since, kept + 1
+            return None
+        if len(self._said) >= _REMEMBERED:
+            self._said.clear()
+        self._said[name, message] = now, 0
+        return kept
 
 
 def _message(record: logging.LogRecord) -> str:
