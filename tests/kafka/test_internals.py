@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import cast
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError, ProducerClosed
 from confluent_kafka.admin import AdminClient
 from tests.brokers import topics
@@ -262,3 +264,23 @@ async def test_a_consumer_that_can_stops_in_order(clients: Clients, topic: Topic
     consumer: AIOKafkaConsumer = clients.reader("stop")
     await consumer.start()
     assert await internals.stop_consumer(consumer, 5)
+
+
+async def test_what_aiokafka_cancelled_does_not_cancel_who_closes_the_client() -> None:
+    """Its `close` awaits futures that were cancelled before; that once ended a partition's worker without a word."""
+
+    class Client:
+        async def close(self) -> None:
+            cancelled = asyncio.get_running_loop().create_future()
+            cancelled.cancel()
+            await asyncio.gather(cancelled)
+
+    await internals.close_client(cast("AIOKafkaClient", Client()))
+
+
+async def test_a_failed_transaction_knows_why(clients: Clients, topic: TopicPartition) -> None:
+    producer = await _open_transaction(clients, topic)
+    assert internals.transaction_error(producer) is None
+    producer._txn_manager.error_transaction(KafkaError("not allowed"))
+    assert str(internals.transaction_error(producer)) == "KafkaError: not allowed"
+    await internals.stop_producer(producer, 2)

@@ -6,7 +6,6 @@ None of these blocks unless it is a coroutine; what they raise is aiokafka's own
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
@@ -181,10 +180,20 @@ def _abandon(producer: AIOKafkaProducer) -> None:
 
 
 async def close_client(client: AIOKafkaClient) -> None:
-    """Close its connections, within a second."""
-    with contextlib.suppress(Exception):
-        async with asyncio.timeout(1):
-            await client.close()
+    """Close its connections, within a second. Never raises.
+
+    In a task of its own: it awaits futures that were cancelled with whoever awaited them before, and that must not look as
+    if the caller were cancelled.
+    """
+    task = asyncio.ensure_future(client.close())
+    await asyncio.wait([task], timeout=1)
+    await _cancel([task])
+
+
+def transaction_error(producer: AIOKafkaProducer) -> BaseException | None:
+    """Why the open transaction has failed, where the producer knows: what its batches then fail with only follows from that."""
+    waiter = producer._txn_manager._transaction_waiter if producer._txn_manager is not None else None
+    return waiter.exception() if waiter is not None and waiter.done() and not waiter.cancelled() else None
 
 
 def _tasks_of(owners: Iterable[object]) -> list[asyncio.Task[Any]]:

@@ -64,7 +64,8 @@ class KafkaTransactor:
                     del by_partition[tp]
         # All of them: a batch that failed does not make the transaction fail, a commit would go out without its data.
         results = await asyncio.gather(*(future for _, future in sent), return_exceptions=True)
-        _raise_first([(packed, result) for (packed, _), result in zip(sent, results, strict=True)])
+        outcomes = [(packed, result) for (packed, _), result in zip(sent, results, strict=True)]
+        _raise_first(outcomes, internals.transaction_error(self._producer))
 
     async def commit(self, partition: TopicPartition, offset: int) -> None:
         await self._producer.send_offsets_to_transaction({partition: offset}, self._group)
@@ -74,7 +75,7 @@ class KafkaTransactor:
         await internals.stop_producer(self._producer, timeout)
 
 
-def _raise_first(results: Sequence[tuple[list[Item], object]]) -> None:
+def _raise_first(results: Sequence[tuple[list[Item], object]], cause: BaseException | None) -> None:
     refusals: list[tuple[Item, Refusal]] = []
     failure: BaseException | None = None
     for packed, result in results:
@@ -88,4 +89,4 @@ def _raise_first(results: Sequence[tuple[list[Item], object]]) -> None:
     if refusals:
         raise Refused(refusals)
     if failure is not None:
-        raise failure
+        raise cause or failure
