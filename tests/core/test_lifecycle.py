@@ -339,6 +339,13 @@ def test_a_duration_over_a_day_is_left_out(after: int, known: bool) -> None:
     assert ("1 day" in done.get("summary_detailed", "")) == known
 
 
+def test_a_record_dated_at_the_end_of_time_ends_in_an_event_that_can_be_written() -> None:
+    bridge = Bridge()
+    bridge.feed(bridge.normalized(raw(start()), 1 << 60))
+    bridge.wait(DAY)
+    assert bridge.events[-1]["timestamp"] == "9999-12-31T23:59:59.999Z"
+
+
 def test_a_start_reported_after_an_inferred_one_gives_name_and_time() -> None:
     bridge = Bridge(content__agent_output="all")
     assert notes(bridge.send(stop(3_000))) == ("inferred_start", "held")

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from acs_aaep_bridge.core import identity
 from acs_aaep_bridge.core.announce import Name, Words
-from acs_aaep_bridge.core.normalized import Context, Hook, digest
+from acs_aaep_bridge.core.normalized import LATEST_MS, Context, Hook, digest
 from acs_aaep_bridge.core.policy import Policy
 from acs_aaep_bridge.core.session import MAX_REMEMBERED_TURNS, Answer, Open, SessionState, Subagent
 
@@ -119,7 +119,7 @@ class Draft:
         kind, fields, urgency, direction, named, more, inferred, hints, outcome = event
         context, at = moment or self.moment
         sess, last = open_.sess, open_.last
-        at = max(at, last)
+        at = min(max(at, last), LATEST_MS)
         role, discriminator = named or self._next_identity(kind, context)
         body: dict[str, Any] = {
             "@context": self.policy.contexts,

@@ -24,7 +24,8 @@ PRE_COMPACT = "steps/preCompact"
 SESSION_END = "steps/sessionEnd"
 
 CLOCK_TOLERANCE_MS = 300_000
-_MAX_MS = 253_402_300_799_999  # the end of the year 9999
+LATEST_MS = 253_402_300_799_999
+"""The end of the year 9999: no record, however it is dated, takes an event beyond what RFC 3339 can write."""
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:-[!-~]*)?")
 
 
@@ -85,7 +86,7 @@ def read(event: Mapping[str, Json], record: Record, now: int) -> Hook | None:
     at = identity.timestamp_ms(event["occurred_at"])
     if at is None:
         return None
-    stamp = min(record.timestamp, _MAX_MS) if record.timestamp >= 0 else now
+    stamp = min(record.timestamp, LATEST_MS) if record.timestamp >= 0 else now
     ahead = record.timestamp >= 0 and at > stamp + CLOCK_TOLERANCE_MS
     payload, source = event["payload"], event["source"]
     turn = event.get("turn_id")
