@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import cast
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import (
     CommitFailedError,
+    ConsumerStoppedError,
     CorruptRecordException,
     GroupAuthorizationFailedError,
     IllegalStateError,
@@ -46,7 +48,9 @@ class KafkaSource:
         self._pattern = pattern
         self._fetch_bytes = fetch_bytes
         self._next: dict[TopicPartition, int] = {}
+        self._moves: Counter[TopicPartition] = Counter()
         self._attempts: dict[tuple[TopicPartition, int], int] = {}
+        self._poisoned: set[TopicPartition] = set()
         self._broken = False
 
     async def start(self, listener: Listener) -> None:
@@ -71,11 +75,13 @@ class KafkaSource:
         return partition in self._consumer.assignment()
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
+        self._moves[partition] += 1
         self._next[partition] = offset
         self._consumer.seek(partition, offset)
         self._consumer.resume(partition)
 
     def pause(self, partition: TopicPartition) -> None:
+        self._moves[partition] += 1
         self._next.pop(partition, None)
         if self.owns(partition):
             self._consumer.pause(partition)
@@ -171,23 +177,32 @@ class KafkaSource:
         return found
 
     async def _narrow(self, error: Exception, wanted: Sequence[TopicPartition]) -> Sequence[Fetched | Trouble]:
-        """Which partition it was: aiokafka does not say. Each is polled alone, and the one that fails is read leniently."""
-        found: list[Fetched | Trouble] = []
-        for tp in wanted:
+        """Which partition it was: aiokafka does not say. Each is polled alone, until one fails; that one is read leniently.
+
+        Those that failed before come first: one without records takes a second to say so, and all others wait meanwhile.
+        """
+        found: list[tuple[Fetched | Trouble, int]] = []
+        for tp in sorted(wanted, key=lambda tp: tp not in self._poisoned):
+            if tp not in self._next:
+                continue
             try:
                 alone = await self._consumer.getmany(tp, timeout_ms=1_000, max_records=1)
             except Exception as again:  # the same as before, and now we know where
                 self._rewind()
-                if not _is_undecodable(again):
-                    break
-                found.append(await self._reread(tp, again))
+                if _is_undecodable(again) and tp in self._next:
+                    self._poisoned.add(tp)
+                    moves = self._moves[tp]
+                    found.append((await self._reread(tp, again), moves))
+                break
             else:
-                found += [self._accept(tp, records) for records in alone.values() if tp in self._next]
-        return found or [Trouble(None, "failing", describe(error))]
+                found += [(self._accept(tp, records), self._moves[tp]) for records in alone.values() if tp in self._next]
+        # Others had their turn while this waited: what was read at a position that is no more is dropped, and read again.
+        current = [one for one, moves in found if one.partition is None or self._moves[one.partition] == moves]
+        return current or [Trouble(None, "failing", describe(error))]
 
     async def _reread(self, tp: TopicPartition, error: Exception) -> Fetched | Trouble:
         """The records up to the end of the batch that aiokafka cannot decode, by a decoder of our own."""
-        start = self._next.get(tp, 0)
+        start, moves = self._next[tp], self._moves[tp]
         try:
             async with asyncio.timeout(30):
                 client = internals.client_of(self._consumer)
@@ -203,8 +218,9 @@ class KafkaSource:
         else:
             if found is not None:
                 self._attempts.clear()
-                self._next[tp] = found.next_offset
-                self._rewind()
+                if self._moves[tp] == moves:
+                    self._next[tp] = found.next_offset
+                    self._rewind()
                 return found
         await asyncio.sleep(_PAUSE)
         return Trouble(tp, "failing", f"at offset {start}: {describe(error)}")
@@ -224,6 +240,7 @@ class KafkaSource:
         transaction is settled, and raise where there is none.
         """
         self._next.clear()
+        self._moves.update([*self._moves, *partitions])
         for tp in partitions:
             self._consumer.seek(tp, 0)
             self._consumer.pause(tp)
@@ -243,7 +260,7 @@ def _up_to_fault(data: bytes, tp: TopicPartition, aborted: list[tuple[int, int]]
 
 def _is_undecodable(error: Exception) -> bool:
     """Whether the data is what is wrong, not the broker or the group."""
-    return isinstance(error, CorruptRecordException | UnsupportedCodecError) or not isinstance(error, KafkaError)
+    return isinstance(error, CorruptRecordException | UnsupportedCodecError) or not isinstance(error, KafkaError | ConsumerStoppedError)
 
 
 class _Adapter(ConsumerRebalanceListener):
