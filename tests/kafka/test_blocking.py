@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from aiokafka import TopicPartition
 from tests.kafka.bench import CHANGELOG, LETTERS, NORMALIZED, RAW, Run, config, counted, fill, log, running
-from tests.kafka.stages import EchoStage
+from tests.kafka.stages import CountStage, EchoStage
 
-from acs_aaep_bridge.core.model import Record, WriterSchema
+from acs_aaep_bridge.core.model import Outcome, PartitionState, Record, WriterSchema
+from acs_aaep_bridge.errors import UnreadableState
 
 DELIVERIES = pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
 
@@ -95,6 +96,22 @@ async def test_an_unreadable_session_blocks_its_partition(delivery: str) -> None
         await run.until(lambda: memory.committed.get(("g-lifecycle", other)) == len([e for e in memory.partitions[other] if e]))
         assert len(run.watcher.heard("partition.blocked")) == 1
     assert set(counted(memory)) == {b"k1", b"k3"}
+
+
+@DELIVERIES
+async def test_a_session_that_turns_out_to_be_unreadable_blocks_its_partition(
+    delivery: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Entries stay bytes until their session is heard of: what shows only then is no bug either."""
+
+    def apply(stage: CountStage, record: Record, state: PartitionState, now: int) -> tuple[Outcome, ...]:
+        raise UnreadableState("k0 does not have the shape of format 1")
+
+    monkeypatch.setattr(CountStage, "apply", apply)
+    memory = log()
+    fill(memory, 1, 1)
+    async with running(memory, config(delivery), ["lifecycle"]) as run:
+        await run.until(lambda: "blocked: k0 does not have the shape" in _reason(run, "lifecycle"))
 
 
 class _Registry:

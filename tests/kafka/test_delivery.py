@@ -265,3 +265,32 @@ async def test_stops_in_time_although_nothing_moves(delivery: str, monkeypatch: 
     async with asyncio.timeout(3.5):
         await run.end()
     assert memory.committed == before
+
+
+@DELIVERIES
+async def test_a_start_at_the_end_is_remembered(delivery: str) -> None:
+    """Where `latest` was once is where it goes on: what is written while nobody reads is not skipped the next time."""
+    memory = log()
+    memory.publish(RAW, b"before", at=1)
+    settings = config(delivery, input__start="latest")
+    async with running(memory, settings) as run:
+        await run.until(lambda: bool(memory.committed))
+    memory.publish(RAW, b"meanwhile", at=1)
+    async with running(memory, settings) as run:
+        await run.until_committed(memory)
+    assert memory.values(NORMALIZED) == [b"n:meanwhile"]
+
+
+async def test_what_could_not_be_committed_before_a_rebalance_is_committed_after_it() -> None:
+    """At least once: a partition that comes back goes on where it was, and the group is told, without another record."""
+    memory = log()
+    memory.publish(RAW, b"v", b"v", at=1)
+    away = Once("commit", times=10_000, error=lambda: KafkaConnectionError("away"))
+    memory.trap = away
+    async with running(memory, config("at_least_once")) as run:
+        await run.until(lambda: bool(run.watcher.reports))
+        await memory.rebalance("g-normalize")
+        await run.until(lambda: len(run.watcher.heard("partition.taken")) == 2)
+        away.left = 0
+        await run.until_committed(memory)
+    assert memory.values(NORMALIZED) == [b"n:v"] * 2

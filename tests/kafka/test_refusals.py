@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
+from collections.abc import Sequence
 
 import pytest
 from aiokafka import TopicPartition
-from tests.kafka.bench import LETTERS, NORMALIZED, RAW, config, log, record, running
+from tests.kafka.bench import CHANGELOG, LETTERS, NORMALIZED, RAW, config, log, record, running
 
 from acs_aaep_bridge.core.deadletter import ERROR_PREFIX
-from acs_aaep_bridge.kafka.memory import MemorySink, MemoryTransactor
+from acs_aaep_bridge.kafka.memory import MemoryLog, MemorySink, MemoryTransactor
+from acs_aaep_bridge.kafka.ports import Item, Refusal
 
 DELIVERIES = pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
 KNOWN = pytest.mark.parametrize("known", [True, False], ids=["measured", "refused by the broker"])
@@ -73,3 +76,52 @@ async def test_where_not_even_the_reference_fits_the_partition_stands_still(
     async with running(memory, config(delivery)) as run:
         await run.until(lambda: "even a reference" in " ".join(run.watcher.reasons["normalize"]))
     assert not memory.committed.get(("g-normalize", TopicPartition(RAW, 0)))
+
+
+@DELIVERIES
+async def test_a_changelog_that_takes_no_entry_blocks(delivery: str) -> None:
+    """State has no stand-in: the partition stands still and says which topic to mend; it does not try for ever."""
+    memory = log(sessions=3)
+    memory.publish(NORMALIZED, b"v", key=b"k", at=5)
+    async with running(memory, config(delivery), ["lifecycle"]) as run:
+        await run.until(lambda: f"{CHANGELOG} does not take" in " ".join(run.watcher.reasons["lifecycle"]))
+        assert len(run.watcher.heard("partition.blocked")) == 1
+    assert not memory.committed
+
+
+class _Strict(MemoryLog):
+    """A broker that refuses timestamps up to `limit`."""
+
+    limit = 0
+
+    def refusals(self, items: Sequence[Item]) -> list[tuple[Item, Refusal]]:
+        return [(item, "timestamp") for item in items if item.outgoing.timestamp <= self.limit]
+
+
+@DELIVERIES
+@pytest.mark.parametrize("present", [True, False], ids=["takes the present", "refuses the present, too"])
+async def test_a_timestamp_that_is_refused_becomes_the_present(delivery: str, present: bool) -> None:
+    """Once. A broker that refuses the present time blocks the partition: its clock and ours differ."""
+    memory = _Strict(dict.fromkeys((RAW, NORMALIZED, LETTERS), 1))
+    memory.publish(RAW, b"old", b"older", key=b"k", at=5)
+    now = int(time.time() * 1000)
+    memory.limit = now - 1 if present else now + 3_600_000
+    async with running(memory, config(delivery)) as run:
+        if not present:
+            await run.until(lambda: "clock" in " ".join(run.watcher.reasons["normalize"]))
+            assert not memory.committed
+            return
+        await run.until_committed(memory)
+    assert memory.values(NORMALIZED) == [b"n:old", b"n:older"]
+    assert record(memory, NORMALIZED).timestamp >= now
+
+
+@DELIVERIES
+async def test_events_that_are_too_large_trip_the_brake(delivery: str) -> None:
+    """An output topic that takes nothing must not drain the whole input into the dead letters."""
+    memory = log(normalized=10)
+    memory.publish(RAW, *[b"x" * 100] * 50, key=b"k", at=5)
+    settings = config(delivery, dead_letter__max_consecutive="20", transaction__max_records="5", kafka__max_poll_records="5")
+    async with running(memory, settings) as run:
+        await run.until(lambda: "braked" in " ".join(run.watcher.reasons["normalize"]))
+    assert run.watcher.brakes == [(TopicPartition(RAW, 0), "output_too_large")]

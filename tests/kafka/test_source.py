@@ -21,7 +21,9 @@ class Unconnected(AIOKafkaConsumer):
     """A consumer that no broker answers: `BAD` cannot be decoded, `GOOD` has one record at each offset."""
 
     def __init__(self) -> None:
-        super().__init__(bootstrap_servers="127.0.0.1:1", auto_offset_reset="none")
+        super().__init__(  # type: ignore[no-untyped-call]
+            bootstrap_servers="127.0.0.1:1", auto_offset_reset="none"
+        )
         self._subscription.assign_from_user([BAD, GOOD])
         self.alone: list[TopicPartition] = []
 
@@ -30,7 +32,7 @@ class Unconnected(AIOKafkaConsumer):
 
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
-    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+    ) -> dict[TopicPartition, list[ConsumerRecord[bytes, bytes]]]:
         if max_records:
             self.alone += partitions
         if BAD in partitions:
@@ -79,7 +81,9 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Slow:
     return fetch
 
 
-async def _poll(source: KafkaSource, slow: Slow, meanwhile: Sequence[tuple[TopicPartition, int | None]]) -> list[Fetched | Trouble]:
+async def _poll(
+    source: KafkaSource, slow: Slow, meanwhile: Sequence[tuple[TopicPartition, int | None]]
+) -> list[Fetched | Trouble]:
     """One poll of both partitions; while the raw fetch waits, partitions are taken anew (offset) or let go (None)."""
     poll = asyncio.ensure_future(source.poll([GOOD, BAD], 0.1))
     await slow.asked.wait()
@@ -101,7 +105,7 @@ async def test_a_batch_that_cannot_be_decoded_is_read_by_ourselves(source: Kafka
 
 @pytest.mark.parametrize("offset", [50, None], ids=["taken again further back", "let go"])
 async def test_what_was_read_before_a_partition_moved_is_dropped(source: KafkaSource, slow: Slow, offset: int | None) -> None:
-    """A partition that was taken again meanwhile is read from where it was taken; the old read gives nothing and moves nothing."""
+    """A partition taken again meanwhile is read from where it was taken; the old read gives nothing and moves nothing."""
     found = await _poll(source, slow, [(BAD, offset), (GOOD, offset)])
     assert not [one for one in found if isinstance(one, Fetched)]
     if offset is not None:

@@ -88,3 +88,16 @@ async def test_a_tombstone_waits_for_the_commit() -> None:
     async with running(memory, config("at_least_once", kafka__max_poll_records="1"), ["lifecycle"]) as run:
         await run.until(lambda: memory.values(CHANGELOG)[-1:] == [None])
     assert committed_before == [True]
+
+
+async def test_a_tombstone_does_not_bury_a_session_that_has_come_back() -> None:
+    """At least once: what was forgotten and begins anew before the commit has passed is there after a restart."""
+    memory = log()
+    memory.publish(NORMALIZED, b"v", b"v", b"forget", b"v", b"v", key=b"a", at=1_000)
+    settings = config("at_least_once", kafka__max_poll_records="1")
+    async with running(memory, settings, ["lifecycle"]) as run:
+        await run.until_committed(memory, "lifecycle")
+    memory.publish(NORMALIZED, b"v", key=b"a", at=1_000)
+    async with running(memory, settings, ["lifecycle"]) as run:
+        await run.until_committed(memory, "lifecycle")
+    assert memory.values(LIFECYCLE) == [b"a=1", b"a=2", b"a=1", b"a=2", b"a=3"]

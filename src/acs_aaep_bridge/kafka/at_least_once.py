@@ -36,7 +36,6 @@ class AtLeastOnce(Worker):
         self._mark = LowWaterMark(-1)
         self._tombstones: deque[tuple[int, Item]] = deque()
         self._changelog_end = -1
-        self.committed_offset = -1
         super().__init__(around, partition, parked)
         self.processor.fits = sink.fits
         self.processor.suspect = sink.suspect
@@ -44,7 +43,11 @@ class AtLeastOnce(Worker):
     def _begin(self, start: int) -> None:
         super()._begin(start)
         self._mark = LowWaterMark(start)
-        self.committed_offset = start
+        self._tombstones.clear()
+        if self._owes_commit:
+            self._tell()
+        else:
+            self.committed_offset = start
 
     async def _fence(self) -> None:
         """Nothing fences here: a former owner may still publish, and what it publishes twice is the same."""
@@ -129,18 +132,22 @@ class AtLeastOnce(Worker):
         if changelog is None:
             return
         items = entries(changelog.topic, self.partition.partition, changes, self.around.wall())
+        written = {item.outgoing.key for item in items if item.outgoing.value is not None}
+        # What was forgotten and has come back must not be buried by the tombstone that still waits.
+        self._tombstones = deque(due for due in self._tombstones if due[1].outgoing.key not in written)
         self._tombstones += [(self.next_offset, item) for item in items if item.outgoing.value is None]
         await self._sink.send([item for item in items if item.outgoing.value is not None])
         self.around.failpoint("changelog_acked")
+        self._bury()
 
     async def _acknowledged(self, batch: Batch, sent: asyncio.Future[None]) -> None:
         """Until every item, or what stands in for it, is acknowledged."""
+        wall = self.around.wall()
         while True:
             try:
                 await sent
                 return
             except Refused as refused:
-                wall = self.around.wall()
                 stand_ins = []
                 for item, refusal in refused.refusals:
                     if item.reject is not None:
@@ -162,8 +169,12 @@ class AtLeastOnce(Worker):
         """The group has this offset now: what was forgotten below it may go from the changelog."""
         self.progressed_at = time.monotonic()
         self.committed_offset = offset
+        self._bury()
+
+    def _bury(self) -> None:
+        """Write the tombstones that no replay can ask for any more."""
         due: list[Item] = []
-        while self._tombstones and self._tombstones[0][0] <= offset:
+        while self._tombstones and self._tombstones[0][0] <= self.committed_offset:
             due.append(self._tombstones.popleft()[1])
         if due:
             self._sink.send(due).add_done_callback(_retrieve)

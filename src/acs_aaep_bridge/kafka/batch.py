@@ -49,6 +49,7 @@ class Processor:
         self.clock = StreamClock()
         self._settled = 0
         self._wall = 0
+        self._present: int | None = None
         self.fits: Callable[[Outgoing], bool] = lambda outgoing: True
         self.suspect = 1 << 40
         self._dead_letters = dead_letters
@@ -59,6 +60,7 @@ class Processor:
         self.state.commit()
         self._settled = self.clock.now
         self._verdicts.clear()
+        self._present = None
 
     def rollback(self) -> None:
         """What was applied never happened. Stream time goes back too, or the same records would find other deadlines due."""
@@ -93,6 +95,7 @@ class Processor:
     def advance(self, batch: Batch, now: int) -> None:
         """Add what is due at `now`, in stream time, without a record."""
         self.clock.caught_up(now)
+        self._wall = max(self._wall, now)
         for emit in self.stage.advance(self.state, now):
             self._count(batch.report, emit)
             batch.items += [self._fitting(batch.report, Item(outgoing)) for outgoing in emit.outgoing]
@@ -104,15 +107,17 @@ class Processor:
         before = len(items)
         for outcome in outcomes:
             if type(outcome) is Emit:
-                accepted = True
+                refused = False
                 report.events[outcome.method, "emitted" if outcome.outgoing else "absorbed"] += 1
                 self._count(report, outcome)
                 for outgoing in outcome.outgoing:
                     item = Item(outgoing, None, record, outcome.method)
                     if len(outgoing.value or b"") > suspect or self._verdicts:
                         item = self._fitting(report, item)
-                        code = item.reject.code if item.reject else code
+                        if item.reject is not None:
+                            code, refused = item.reject.code, True
                     items.append(item)
+                accepted = accepted or not refused
             elif type(outcome) is Reject:
                 code = outcome.code
                 report.events[outcome.method, "rejected"] += 1
@@ -145,7 +150,9 @@ class Processor:
                 refusal = "too_large"
             if refusal is None:
                 return item
-            item = self.instead(report, item, refusal, self._wall)
+            # One present for all attempts, so that its refusal is recognized.
+            self._present = self._present or self._wall
+            item = self.instead(report, item, refusal, self._present)
 
     def remember(self, item: Item, refusal: Refusal) -> None:
         """The broker refused this item: the next time its input is read, its stand-in is made at once."""
@@ -158,10 +165,15 @@ class Processor:
         letter, and a dead letter that is too large a reference to the original record.
         """
         outgoing, record = item.outgoing, item.record
-        if refusal == "timestamp" and outgoing.timestamp != wall:
+        if refusal == "timestamp":
+            if outgoing.timestamp == wall:
+                raise Unpublishable(
+                    f"{outgoing.topic} refuses the present as a timestamp: compare this host's clock with the brokers', "
+                    "and see message.timestamp.after.max.ms and message.timestamp.before.max.ms"
+                )
             return item._replace(outgoing=outgoing._replace(timestamp=wall))
-        if record is None or refusal == "timestamp":
-            raise Unpublishable(f"{outgoing.topic} takes neither a record of a timer nor what stands in for it ({refusal})")
+        if record is None:
+            raise Unpublishable(f"{outgoing.topic} does not take what a timer gives; raise its max.message.bytes")
         if item.reject is None:
             limit = "its max.message.bytes"
             reject = Reject(

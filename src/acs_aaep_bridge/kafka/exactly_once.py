@@ -63,6 +63,8 @@ class ExactlyOnce(Worker):
     async def _work(self) -> None:
         config = self.around.config.transaction
         began = 0.0
+        if self._owes_commit:
+            await self._transact(await self._process([], None))
         while True:
             due = await self._wait()
             if self.draining:

@@ -121,6 +121,9 @@ class Worker(ABC):
         )
         self.parked = parked
         self.in_flight = 0
+        self.committed_offset = -1
+        self._owes_commit = False
+        """Whether the group, asked again, would send us elsewhere than where we start."""
         self._queue: deque[Fetched] = deque()
         self._queued_records = 0
         self._queued_bytes = 0
@@ -128,6 +131,7 @@ class Worker(ABC):
         self._interrupt: Exception | None = None
         self._wake = asyncio.Event()
         self.task: asyncio.Task[None] = asyncio.ensure_future(self._live())
+        self.task.add_done_callback(self._ended)
 
     # What the poll loop and the rebalance call: all of it returns at once.
 
@@ -197,7 +201,11 @@ class Worker(ABC):
                 await self._take()
                 await self._work()
             except Refused as refused:
-                self._learn_refusals(refused)
+                try:
+                    self._learn_refusals(refused)
+                except Unpublishable as error:
+                    await self._stand_still(error)
+                    return
                 await self._fall_back()
             except TakeAgain:
                 await self._fall_back()
@@ -218,10 +226,18 @@ class Worker(ABC):
                 around.observer.log("warning", "partition.failed", **self._where, error=describe(error), status=self.status)
                 if around.took_too_often(self.partition, error):
                     return
-                await self._sleep(2 * around.config.kafka.heartbeat_interval / 1000)
+                if not self.draining:
+                    await self._sleep(2 * around.config.kafka.heartbeat_interval / 1000)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """What even giving up could not handle ends the process: a partition must not fall silent."""
+        if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, OwnershipLost):
+            self.around.fatal(error)
 
     async def _fall_back(self) -> None:
         """Stop reading, drop the queue and what is open."""
+        if self.status == "closed":  # the partition is someone else's matter, perhaps already our next worker's
+            raise OwnershipLost(f"{self.partition} was given up")
         self.status = "taking"
         self.around.source.pause(self.partition)
         self._forget_queue()
@@ -323,10 +339,13 @@ class Worker(ABC):
         async with asyncio.timeout(ASK_WITHIN):
             committed = await around.source.committed(tp)
             first, last = await around.source.bounds(tp)
+        self.committed_offset = -1 if committed is None else committed
         known = [offset for offset in (committed, kept.next_offset if kept else self._written_offset) if offset is not None]
         if not known:
+            self._owes_commit = around.start == "latest"
             return last if around.start == "latest" else first
         start = max(known)
+        self._owes_commit = start != committed
         if first <= start <= last:
             return start
         if around.on_out_of_range == "block":
@@ -334,6 +353,7 @@ class Worker(ABC):
                 f"the committed offset {start} is not in the log ({first} to {last}): records were deleted before they were "
                 "read, or the topic was made anew; see input.on_out_of_range"
             )
+        self._owes_commit = True
         return first if around.on_out_of_range == "earliest" else last
 
     # What both kinds of delivery need.
@@ -418,7 +438,7 @@ class Worker(ABC):
     def _guarded(self, step: Callable[..., None], *arguments: Any) -> None:
         try:
             step(*arguments)
-        except Unpublishable:
+        except (Unpublishable, UnreadableState):  # a session that is read only now may turn out to be unreadable
             raise
         except Exception as error:
             raise Bug("the core failed") from error
@@ -438,7 +458,8 @@ class Worker(ABC):
                     why = str(error) if isinstance(error, BridgeError) else type(error).__name__
                     self.around.observer.log("warning", "registry.unavailable", **self._where, schema_id=schema_id, error=why)
                     self.around.changed()
-                    await self._sleep(min(30.0, 0.5 * 2 ** min(attempt, 6)))
+                    if not self.draining:
+                        await self._sleep(min(30.0, 0.5 * 2 ** min(attempt, 6)))
                     if self.draining:
                         raise OwnershipLost("revoked while waiting for the schema registry") from None
             self.reason = ""
@@ -453,8 +474,17 @@ class Worker(ABC):
         self.around.observer.batch_finished(report)
 
     def _learn_refusals(self, refused: Refused) -> None:
-        """Remember what the broker will not take, for when the same input is read again."""
+        """Remember what the broker will not take, for when the same input is read again.
+
+        Raises Unpublishable for state: nothing can stand in for it.
+        """
+        changelog = self.around.changelog
         for item, refusal in refused.refusals:
+            topic = item.outgoing.topic
+            if changelog is not None and topic == changelog.topic:
+                mend = "raise its max.message.bytes" if refusal == "too_large" else "see its message.timestamp settings"
+                size = len(item.outgoing.value or b"")
+                raise Unpublishable(f"{topic} does not take a session's entry of {size} bytes; {mend}")
             self.processor.remember(item, refusal)
 
     def _be_current(self) -> None:

@@ -260,7 +260,9 @@ def _up_to_fault(data: bytes, tp: TopicPartition, aborted: list[tuple[int, int]]
 
 def _is_undecodable(error: Exception) -> bool:
     """Whether the data is what is wrong, not the broker or the group."""
-    return isinstance(error, CorruptRecordException | UnsupportedCodecError) or not isinstance(error, KafkaError | ConsumerStoppedError)
+    if isinstance(error, CorruptRecordException | UnsupportedCodecError):
+        return True
+    return not isinstance(error, KafkaError | ConsumerStoppedError)
 
 
 class _Adapter(ConsumerRebalanceListener):
