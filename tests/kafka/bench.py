@@ -53,6 +53,7 @@ class Watcher(NullObserver):
         self.reports: list[BatchReport] = []
         self.commits: Counter[str] = Counter()
         self.reasons: dict[str, Sequence[str]] = defaultdict(lambda: ["not told yet"])
+        self.probes: list[TopicPartition] = []
         self.lags: dict[TopicPartition, int] = {}
         self.said: list[tuple[str, dict[str, Any]]] = []
         self.brakes: list[tuple[TopicPartition, str]] = []
@@ -68,6 +69,7 @@ class Watcher(NullObserver):
         self.commits[outcome] += 1
 
     def lag(self, stage: StageName, topic: str, partition: int, lag: int, open_transactions: int) -> None:
+        self.probes.append(TopicPartition(topic, partition))
         self.lags[TopicPartition(topic, partition)] = lag
 
     def braked(self, stage: StageName, topic: str, partition: int, code: str) -> None:

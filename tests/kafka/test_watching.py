@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.errors import KafkaConnectionError
+from aiokafka.errors import GroupAuthorizationFailedError, KafkaConnectionError
 from tests.kafka.bench import CHANGELOG, NORMALIZED, RAW, config, fill, log, running, start
 
 from acs_aaep_bridge.errors import StalledError, TopicError
 from acs_aaep_bridge.kafka import group as group_module
-from acs_aaep_bridge.kafka.memory import MemorySink
+from acs_aaep_bridge.kafka.memory import MemoryProbe, MemorySink, MemorySource
 
 
 @pytest.fixture(autouse=True)
@@ -179,3 +180,79 @@ async def test_a_topic_that_is_gone_is_said() -> None:
         await run.until(lambda: not run.watcher.reasons["normalize"])
         del memory.partitions[TopicPartition(NORMALIZED, 0)]
         await run.until(lambda: list(run.watcher.reasons["normalize"]) == ["the topic normalized is gone"])
+
+
+async def test_what_may_not_be_written_is_said_and_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic that the broker does not let us write is the operator's to mend: no new consumer, no end of the process."""
+    allowed = asyncio.Event()
+    send = MemorySink._send
+
+    async def denied(self: MemorySink, items: list[object], after: object) -> None:
+        await allowed.wait()
+        await send(self, items, None)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(MemorySink, "_send", denied)
+    monkeypatch.setattr(MemorySink, "forbidden", lambda self: None if allowed.is_set() else "not allowed to write normalized")
+    memory = log()
+    memory.publish(RAW, b"v", at=1)
+    async with running(memory, config("at_least_once", watchdog__stall_after="100ms")) as run:
+        await run.until(lambda: "not allowed to write normalized" in run.watcher.reasons["normalize"])
+        seen = len(run.watcher.probes)
+        await run.until(lambda: len(run.watcher.probes) > seen + 10)
+        assert not run.watcher.heard("consumer.rebuilt")
+        allowed.set()
+        await run.until_committed(memory)
+    assert memory.values(NORMALIZED) == [b"n:v"]
+
+
+async def test_a_stop_is_heard_while_starting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that lets us connect and then says nothing does not hold up a stop."""
+    reached = asyncio.Event()
+
+    async def never(self: MemoryProbe) -> None:
+        reached.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(MemoryProbe, "start", never)
+    run = start(log(), config())
+    await reached.wait()
+    async with asyncio.timeout(4):
+        await run.end()
+    assert not run.watcher.heard("bridge.started")
+
+
+async def test_partitions_that_come_while_leaving_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rebalance may end while we leave: who takes then would fence the next owner."""
+    memory = log()
+    memory.publish(RAW, b"v", at=1)
+    stop = MemorySource.stop
+
+    async def late(self: MemorySource, timeout: float) -> None:
+        self.receive(frozenset({TopicPartition(RAW, 0)}))
+        await asyncio.sleep(0.05)
+        await stop(self, timeout)
+
+    monkeypatch.setattr(MemorySource, "stop", late)
+    async with running(memory, config()) as run:
+        await run.until_committed(memory)
+    assert memory.epochs["g-normalize/raw/0"] == 1
+
+
+async def test_a_commit_that_is_not_allowed_is_tried_less_and_less_often() -> None:
+    """Each attempt waits twice as long as the one before: no storm of requests and log lines."""
+    memory = log()
+    memory.publish(RAW, b"v", at=1)
+    at: list[float] = []
+
+    def trap(operation: str, about: object) -> None:
+        if operation == "commit":
+            at.append(asyncio.get_running_loop().time())
+            if len(at) < 4:
+                raise GroupAuthorizationFailedError("g-normalize")
+
+    memory.trap = trap
+    async with running(memory, config("at_least_once")) as run:
+        await run.until_committed(memory)
+    waits = [after - before for before, after in itertools.pairwise(at)]
+    assert waits == sorted(waits)
+    assert waits[2] > 3 * waits[0]

@@ -22,6 +22,7 @@ readable, and whoever takes the partition starts at the larger of the two. No se
 
 _SILENCE = 30.0  # seconds without a record or an answer, before a restore fails and is begun again
 _PROGRESS_EVERY = 2.0  # seconds
+_START_WITHIN = 60.0  # seconds
 _VERSION = 1
 
 
@@ -82,7 +83,8 @@ class KafkaChangelog:
             return Restored(0, end, None)
         reader = self._make_reader()
         try:
-            await reader.start()
+            async with asyncio.timeout(_START_WITHIN):
+                await reader.start()
             reader.assign([tp])
             reader.seek(tp, start)
             return await _read_to(reader, tp, end, load, progress)

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
 from aiokafka import TopicPartition
@@ -65,6 +66,8 @@ class Group:
         self._probe = probe
         self._sink = sink
         self._rebuilding = False
+        self._stopping = False
+        self._failed_commits = 0
         self.workers: dict[TopicPartition, Worker] = {}
         self._parked: dict[TopicPartition, Parked] = {}
         self._failures: dict[TopicPartition, deque[float]] = defaultdict(deque)
@@ -99,6 +102,7 @@ class Group:
 
     async def stop(self, deadline: float) -> None:
         """Drain, commit, leave, close, by `deadline` (monotonic seconds). Never raises."""
+        self._stopping = True
         for task in self._tasks:
             task.cancel()
         await self._release(self._budget(deadline - 2))
@@ -112,7 +116,9 @@ class Group:
             await self._sink.stop(max(0.2, deadline - time.monotonic() - 0.4))
         if self.around.background:
             await asyncio.wait(self.around.background, timeout=max(0.1, deadline - time.monotonic() - 0.2))
-        await self._probe.stop()
+        with suppress(Exception):
+            async with asyncio.timeout(max(0.1, deadline - time.monotonic())):
+                await self._probe.stop()
 
     def _budget(self, latest: float) -> float:
         return max(0.5, min(self.around.config.kafka.drain_timeout / 1000, latest - time.monotonic()))
@@ -127,6 +133,8 @@ class Group:
 
     def assigned(self, partitions: frozenset[TopicPartition]) -> None:
         around = self.around
+        if self._stopping:  # a rebalance that ends while we leave: taking them would fence their next owner
+            return
         for tp in sorted(partitions):
             self.workers[tp] = self.make_worker(around, tp, self._parked.pop(tp, None))
             around.observer.assigned(around.name, *tp)
@@ -256,14 +264,14 @@ class Group:
         await around.source.stop(5)
         attempt = 0
         while True:
-            around.source = self._make_source()
             try:
+                around.source = self._make_source()
                 await around.source.start(self)
-            except Exception as error:  # no broker yet
+            except Exception as error:  # no broker yet, or a certificate that is just being replaced
                 attempt += 1
                 around.observer.log("warning", "consumer.start_failed", stage=around.name, error=str(error), attempt=attempt)
                 await around.source.stop(1)
-                await asyncio.sleep(min(30.0, 2.0**attempt))
+                await asyncio.sleep(min(30.0, 2.0 ** min(attempt, 5)))
             else:
                 return
 
@@ -279,7 +287,7 @@ class Group:
             self._dirty.clear()
             self._committing = asyncio.ensure_future(self._commit(list(self.workers.values()), _COMMIT_WITHIN))
             await asyncio.wait([self._committing])
-            await asyncio.sleep(_COMMIT_EVERY)
+            await asyncio.sleep(_COMMIT_EVERY * 2 ** min(self._failed_commits, 6))
 
     async def _commit(self, workers: Sequence[Worker], within: float) -> None:
         """The low-water marks of these workers, for the assignment they belong to."""
@@ -300,8 +308,10 @@ class Group:
         except Exception as error:  # unreachable, unauthorized: the offsets stay due
             around.observer.committed(around.name, "failed", time.monotonic() - started)
             around.observer.log("warning", "commit.failed", stage=around.name, error=describe(error))
+            self._failed_commits += 1
             self._dirty.set()
         else:
+            self._failed_commits = 0
             around.observer.committed(around.name, "ok", time.monotonic() - started)
             for worker, low in marks.items():
                 worker.committed(low)
@@ -332,6 +342,8 @@ class Group:
         around = self.around
         allowed = around.config.watchdog.stall_after
         stalled = []
+        # What an operator must mend elsewhere is said, not answered with a new consumer.
+        forbidden = self._sink is not None and self._sink.forbidden() is not None
         for tp, (stable, high) in ends.items():
             worker = self.workers.get(tp)
             if worker is None or worker.low < 0:
@@ -339,7 +351,7 @@ class Group:
             position = around.source.position(tp) if worker.idle and worker.status == "running" else None
             lag = max(0, stable - (worker.low if position is None else max(position, worker.low)))
             around.observer.lag(around.name, *tp, lag, max(0, high - stable))
-            if lag == 0 or worker.status in {"blocked", "braked"} or worker.reason:
+            if lag == 0 or forbidden or worker.status in {"blocked", "braked"} or worker.reason:
                 worker.progressed_at = time.monotonic()
             elif allowed and time.monotonic() - worker.progressed_at > allowed / 1000:
                 stalled.append(tp)
@@ -409,7 +421,7 @@ class Group:
         reasons += [f"the topic {topic} is gone" for topic in sorted(self._gone)]
         self._troubles = {tp: said for tp, said in self._troubles.items() if now - said[0] < _TROUBLE_LASTS}
         reasons += [message for _, message in self._troubles.values()]
-        if self._sink is not None and (overdue := self._sink.overdue(OVERDUE)):
-            reasons.append(overdue)
+        if self._sink is not None and (held_up := self._sink.forbidden() or self._sink.overdue(OVERDUE)):
+            reasons.append(held_up)
         reasons += [f"{tp.topic}-{tp.partition} is stalled" for tp in sorted(self._stalled)]
         return reasons

@@ -223,6 +223,9 @@ class MemorySink:
     async def room(self) -> None:
         await asyncio.sleep(0)
 
+    def forbidden(self) -> str | None:
+        return None
+
     def overdue(self, seconds: float) -> str | None:
         return None
 

@@ -150,6 +150,9 @@ class Sink(Protocol):
     async def room(self) -> None:
         """Returns when fewer bytes are in flight than allowed."""
 
+    def forbidden(self) -> str | None:
+        """What the broker does not let us write, in words; None when it has not said so. It is tried on and on."""
+
     def overdue(self, seconds: float) -> str | None:
         """What has waited longer than that for its acknowledgement, in words; None when nothing has."""
 

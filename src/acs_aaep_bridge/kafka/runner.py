@@ -6,10 +6,10 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
@@ -17,7 +17,7 @@ from aiokafka.errors import KafkaError
 from acs_aaep_bridge.config import Config
 from acs_aaep_bridge.core.model import Stage, StageName
 from acs_aaep_bridge.core.stages import build_stage
-from acs_aaep_bridge.errors import BrokerUnreachable
+from acs_aaep_bridge.errors import BridgeError, BrokerUnreachable
 from acs_aaep_bridge.kafka import topics
 from acs_aaep_bridge.kafka.around import around
 from acs_aaep_bridge.kafka.at_least_once import AtLeastOnce
@@ -31,6 +31,9 @@ from acs_aaep_bridge.kafka.ports import Backend, FailPoint, SchemaSource
 
 _LOOP_EVERY = 0.5
 _STOP_SHARE = 0.8  # of `shutdown.timeout`: on a busy machine every step ends a little late
+_GIVE_UP_WITHIN = 5.0  # seconds for what was being started to be closed
+
+T = TypeVar("T")
 
 
 def _nothing(name: str) -> None:
@@ -61,7 +64,9 @@ async def run(config: Config, stages: Sequence[StageName], observer: Observer, p
     stopping = parts.stop or asyncio.Event()
     with _signals(stopping):
         clients = Clients(config)
-        report = await topics.check(config, stages, clients)
+        report = await _unless_stopped(stopping, topics.check(config, stages, clients))
+        if report is None:
+            return
         for warning in report.warnings:
             observer.log("warning", "topics.odd", reason=warning)
         backend = KafkaBackend(config, clients, report, observer)
@@ -74,18 +79,40 @@ async def run(config: Config, stages: Sequence[StageName], observer: Observer, p
 async def run_on(backend: Backend[Any], config: Config, stages: Sequence[StageName], observer: Observer, parts: Parts) -> None:
     """`run` on what `backend` offers, without its checks and its signal handlers."""
     groups: list[Group] = []
+    stopping = parts.stop or asyncio.Event()
     watch = asyncio.ensure_future(_watch_loop(observer))
     try:
         for name in stages:
-            groups.append(await _start(backend, config, parts.build(name, config), observer, parts))
+            group = await _unless_stopped(stopping, _start(backend, config, parts.build(name, config), observer, parts))
+            if group is None:
+                return
+            groups.append(group)
         observer.log("info", "bridge.started", stages=list(stages), delivery=config.delivery)
-        await _until(parts.stop or asyncio.Event(), groups)
+        await _until(stopping, groups)
     finally:
         watch.cancel()
         began = time.monotonic()
         deadline = began + config.shutdown.timeout / 1000 * _STOP_SHARE
-        await asyncio.gather(*(group.stop(deadline) for group in groups))
+        await asyncio.gather(*(group.stop(deadline) for group in groups), return_exceptions=True)
+        failures = [error for group in groups if group.failed.done() and (error := group.failed.exception())]
         observer.log("info", "bridge.stopped", seconds=round(time.monotonic() - began, 3))
+    for error in failures:
+        if not isinstance(error, BridgeError):  # a bug that showed while draining
+            raise error
+
+
+async def _unless_stopped(stopping: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
+    """The result of `work`; None when it was given up because the process is to end."""
+    task, stop = asyncio.ensure_future(work), asyncio.ensure_future(stopping.wait())
+    try:
+        await asyncio.wait([task, stop], return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
+    finally:
+        stop.cancel()
+        task.cancel()
+        await asyncio.wait([task], timeout=_GIVE_UP_WITHIN)
+        if task.done() and not task.cancelled():
+            task.exception()
 
 
 async def _start(backend: Backend[Any], config: Config, stage: Stage, observer: Observer, parts: Parts) -> Group:
@@ -118,9 +145,11 @@ async def _start(backend: Backend[Any], config: Config, stage: Stage, observer: 
         if sink is not None:
             await sink.start()
         await group.start()
-    except (KafkaError, OSError, TimeoutError) as error:
+    except BaseException as error:
         await group.stop(time.monotonic() + 3)
-        raise BrokerUnreachable(f"the {name} stage cannot connect: {error or type(error).__name__}") from error
+        if isinstance(error, KafkaError | OSError | TimeoutError):
+            raise BrokerUnreachable(f"the {name} stage cannot connect: {error or type(error).__name__}") from error
+        raise
     return group
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
     InvalidTimestampError,
     KafkaError,
     MessageSizeTooLargeError,
@@ -18,6 +19,7 @@ from aiokafka.errors import (
 )
 
 from acs_aaep_bridge.core.model import Outgoing
+from acs_aaep_bridge.errors import BridgeError
 from acs_aaep_bridge.kafka import internals
 from acs_aaep_bridge.kafka.describe import describe
 from acs_aaep_bridge.kafka.observer import Observer
@@ -100,7 +102,7 @@ class _Delivery:
 class _Lane:
     """One output partition: at most one batch in flight, so that a repeated batch cannot overtake the next."""
 
-    __slots__ = ("items", "owners", "since", "suspects", "task")
+    __slots__ = ("denied", "items", "owners", "since", "suspects", "task")
 
     def __init__(self) -> None:
         self.items: deque[Item] = deque()
@@ -108,6 +110,7 @@ class _Lane:
         self.task: asyncio.Task[None] | None = None
         self.since: float | None = None
         self.suspects = 0
+        self.denied = False
 
 
 class KafkaSink:
@@ -178,6 +181,10 @@ class KafkaSink:
             self._room.clear()
         return delivery.future
 
+    def forbidden(self) -> str | None:
+        denied = sorted({tp.topic for tp, lane in self._lanes.items() if lane.denied})
+        return f"not allowed to write {', '.join(denied)}" if denied else None
+
     def overdue(self, seconds: float) -> str | None:
         limit = time.monotonic() - seconds
         late = sorted({tp.topic for tp, lane in self._lanes.items() if lane.since is not None and lane.since < limit})
@@ -190,6 +197,7 @@ class KafkaSink:
                 packer = self._packer
                 builder, packed = packer.pack(lane.items, tp.topic, alone=lane.suspects > 0)
                 error = await _publish(packer.producer, builder, tp)
+                lane.denied = isinstance(error, TopicAuthorizationFailedError | ClusterAuthorizationFailedError)
                 if error is None:
                     attempt = 0
                     self._acknowledge(lane, packed)
@@ -221,6 +229,9 @@ class KafkaSink:
         for item in packed:
             owners.popleft().settle(1)
             self._in_flight -= _bytes(item)
+        self._make_room()
+
+    def _make_room(self) -> None:
         if self._in_flight < self._max_in_flight:
             self._room.set()
 
@@ -231,6 +242,7 @@ class KafkaSink:
         owner.refusals.append((item, refusal))
         owner.settle(1)
         self._in_flight -= _bytes(item)
+        self._make_room()
 
     async def _recover(self, packer: Packer, tp: TopicPartition, error: BaseException, attempt: int) -> None:
         """Wait before the next attempt; with a new producer if the error says this one will not do."""
@@ -246,7 +258,11 @@ class KafkaSink:
         async with self._replacing:
             if self._packer is not broken:
                 return
-            fresh = Packer(self._make(), self._topics)
+            try:
+                fresh = Packer(self._make(), self._topics)
+            except BridgeError as error:  # a certificate or secret that is just being replaced
+                self._observer.log("warning", "producer.replacement_failed", error=describe(error))
+                return
             try:
                 async with asyncio.timeout(30):
                     await fresh.producer.start()

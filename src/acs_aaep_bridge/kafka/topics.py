@@ -146,8 +146,12 @@ async def check(config: Config, stages: Collection[StageName], clients: Clients)
     """Look at every topic the stages use. Raises BrokerUnreachable, AuthorizationError, TopicError or CodecMissing."""
     check_codecs(config)
     await reach(clients, config.kafka)
-    async with asyncio.timeout(config.kafka.request_timeout / 1000):
-        found = await _ask(clients, lambda admin: describe(admin, lambda names: roles(config, stages, names)))
+    try:
+        async with asyncio.timeout(config.kafka.request_timeout / 1000):
+            found = await _ask(clients, lambda admin: describe(admin, lambda names: roles(config, stages, names)))
+    except TimeoutError:
+        seconds = config.kafka.request_timeout // 1000
+        raise BrokerUnreachable(f"the broker accepts connections and has not answered for {seconds} s") from None
     wrong, odd = problems(config, stages, found)
     if wrong:
         raise TopicError("topics do not fit: " + "; ".join(wrong))
