@@ -122,5 +122,6 @@ async def test_a_partition_that_failed_before_is_asked_first(source: KafkaSource
     consumer = source._consumer
     assert isinstance(consumer, Unconnected)
     consumer.alone.clear()
-    await source.poll([GOOD, BAD], 0.1)
+    found = await source.poll([GOOD, BAD], 0.1)
     assert consumer.alone == [BAD]
+    assert [one.partition for one in found] == [BAD, GOOD]

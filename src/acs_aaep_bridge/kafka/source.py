@@ -180,25 +180,42 @@ class KafkaSource:
         """Which partition it was: aiokafka does not say. Each is polled alone, until one fails; that one is read leniently.
 
         Those that failed before come first: one without records takes a second to say so, and all others wait meanwhile.
+        The rest is then polled together.
         """
         found: list[tuple[Fetched | Trouble, int]] = []
-        for tp in sorted(wanted, key=lambda tp: tp not in self._poisoned):
+        order = sorted(wanted, key=lambda tp: tp not in self._poisoned)
+        for place, tp in enumerate(order):
             if tp not in self._next:
                 continue
             try:
-                alone = await self._consumer.getmany(tp, timeout_ms=1_000, max_records=1)
+                found += await self._poll_some([tp], 1_000, 1)
             except Exception as again:  # the same as before, and now we know where
                 self._rewind()
                 if _is_undecodable(again) and tp in self._next:
                     self._poisoned.add(tp)
                     moves = self._moves[tp]
                     found.append((await self._reread(tp, again), moves))
+                    found += await self._poll_rest(order[place + 1 :])
                 break
-            else:
-                found += [(self._accept(tp, records), self._moves[tp]) for records in alone.values() if tp in self._next]
         # Others had their turn while this waited: what was read at a position that is no more is dropped, and read again.
         current = [one for one, moves in found if one.partition is None or self._moves[one.partition] == moves]
         return current or [Trouble(None, "failing", describe(error))]
+
+    async def _poll_some(
+        self, partitions: Sequence[TopicPartition], timeout: int, records: int | None = None
+    ) -> list[tuple[Fetched | Trouble, int]]:
+        """Each with the count of its partition's moves. `timeout` in milliseconds."""
+        found = await self._consumer.getmany(*partitions, timeout_ms=timeout, max_records=records)
+        return [(self._accept(tp, some), self._moves[tp]) for tp, some in found.items() if tp in self._next]
+
+    async def _poll_rest(self, partitions: Sequence[TopicPartition]) -> list[tuple[Fetched | Trouble, int]]:
+        """One that cannot be read for a while must not keep the others from being read."""
+        rest = [tp for tp in partitions if tp in self._next and self.owns(tp)]
+        try:
+            return await self._poll_some(rest, 200) if rest else []
+        except Exception:  # another one as well: the next poll runs into it again
+            self._rewind()
+            return []
 
     async def _reread(self, tp: TopicPartition, error: Exception) -> Fetched | Trouble:
         """The records up to the end of the batch that aiokafka cannot decode, by a decoder of our own."""
