@@ -232,6 +232,20 @@ async def test_failures_do_not_count_while_no_broker_answers(monkeypatch: pytest
     assert memory.values(NORMALIZED) == [b"n:v"]
 
 
+async def test_a_cancellation_that_nobody_ordered_ends_the_process() -> None:
+    """Libraries let one out now and then. It must not leave a partition standing still while the process looks ready."""
+
+    def leak(name: str, _: object) -> None:
+        if name == "committed":
+            raise asyncio.CancelledError
+
+    memory = log()
+    memory.trap = leak
+    run = start(memory, config())
+    with pytest.raises(RuntimeError, match="the worker of raw-0 was cancelled while it was taking"):
+        await run.until(lambda: False)
+
+
 @DELIVERIES
 async def test_a_bug_in_the_core_ends_the_process(delivery: str) -> None:
     """An exception of the core is not swallowed, not retried and not committed over."""

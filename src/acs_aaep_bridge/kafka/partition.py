@@ -193,6 +193,12 @@ class Worker(ABC):
 
     # Its life.
 
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Cancelled by nobody of ours (by a library, say), it would leave the partition standing still without a word."""
+        if task.cancelled() and self.status != "closed" and not self.draining:
+            tp = self.partition
+            self.around.fatal(RuntimeError(f"the worker of {tp.topic}-{tp.partition} was cancelled while it was {self.status}"))
+
     async def _live(self) -> None:
         around = self.around
         while not self.draining:
