@@ -16,6 +16,7 @@ from tests.brokers.publisher import Publisher, Record
 _WARM = 0.1
 _EVERY = 0.05
 _SETTLING = 3.0
+_QUIET = 15.0
 
 
 @dataclass(frozen=True)
@@ -35,31 +36,17 @@ class Throughput:
         return self.cpu_seconds / self.records * 1e6
 
 
-class Progress:
-    """How many records a group has committed of a topic."""
-
-    def __init__(self, bootstrap: str, group: str, topic: str) -> None:
-        self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
-        numbers = self._consumer.list_topics(topic, timeout=20).topics[topic].partitions
-        self._partitions = [TopicPartition(topic, number) for number in numbers]
-
-    def count(self) -> int:
-        return sum(max(0, one.offset) for one in self._consumer.committed(self._partitions, timeout=20))
-
-    def close(self) -> None:
-        self._consumer.close()
-
-
 def throughput(child: Child, bootstrap: str, group: str, topic: str, timeout: float = 300.0) -> Throughput:
     """Watch `child` consume all of `topic`, which must be filled already and hold no transaction markers."""
-    total = sum(topics.ends(bootstrap, topic).values())
-    progress = Progress(bootstrap, group, topic)
+    ends = topics.ends(bootstrap, topic)
+    progress = topics.Committed(bootstrap, group, topic, len(ends))
+    total = sum(ends.values())
     process = psutil.Process(child.pid)
     start: tuple[int, float, float] | None = None
     deadline = time.monotonic() + timeout
     try:
         while True:
-            count, now, cpu = progress.count(), time.monotonic(), _cpu(process)
+            count, now, cpu = sum(progress.read().values()), time.monotonic(), _cpu(process)
             if start is None and count >= total * _WARM:
                 start = (count, now, cpu)
             if start is not None and count >= total:
@@ -105,7 +92,7 @@ def latency(bootstrap: str, source: str, target: str, records: Sequence[Record],
     publisher.start()
     found: list[float] = []
     quiet_since = time.monotonic()
-    while time.monotonic() - quiet_since < 5:
+    while time.monotonic() - quiet_since < _QUIET:
         for message in consumer.consume(500, timeout=0.02):
             if message.error() is not None:
                 continue

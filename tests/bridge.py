@@ -204,21 +204,23 @@ def caught_up(names: Names, *bridges: Bridge, timeout: float = 120.0) -> None:
 
 def _consumed(names: Names, stage: str, topic: str, timeout: float, bridges: tuple[Bridge, ...]) -> None:
     wanted = last_offsets(names.bootstrap, topic)
-    partitions = len(topics.ends(names.bootstrap, topic))
+    asked = topics.Committed(names.bootstrap, names.group(stage), topic, len(topics.ends(names.bootstrap, topic)))
     seen: dict[int, int] = {}
 
     def done() -> bool:
         for bridge in bridges:
             if not bridge.child.running():
                 raise AssertionError(f"the bridge ended with {bridge.child.process.returncode}\n{bridge.child.tail()}")
-        seen.update(topics.committed(names.bootstrap, names.group(stage), topic, partitions))
+        seen.update(asked.read())
         return all(seen.get(partition, 0) > last for partition, last in wanted.items())
 
     try:
-        until(done, timeout, f"{stage} has consumed {topic}", pause=0.25)
+        until(done, timeout, f"{stage} has consumed {topic}", pause=0.1)
     except AssertionError as error:
         tails = "\n".join(f"--- {bridge.get('/readyz')}\n{bridge.child.tail()}" for bridge in bridges)
         raise AssertionError(f"{error}\nlast records {wanted}\ncommitted {seen}\n{tails}") from None
+    finally:
+        asked.close()
 
 
 def last_offsets(bootstrap: str, topic: str) -> dict[int, int]:

@@ -46,6 +46,10 @@ class Publisher:
     def start(self) -> None:
         self._thread.start()
 
+    @property
+    def running(self) -> bool:
+        return self._thread.is_alive()
+
     def stop(self) -> None:
         """Send no more, and wait for what was sent. Raises AssertionError if a record was not acknowledged."""
         self._stopped.set()

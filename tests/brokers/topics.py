@@ -69,14 +69,29 @@ def fill(bootstrap: str, topic: str, records: Iterable[tuple[bytes | None, bytes
     return count
 
 
+class Committed:
+    """What a group has committed of a topic, asked again and again on one connection."""
+
+    def __init__(self, bootstrap: str, group: str, topic: str, partitions: int) -> None:
+        self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
+        self._wanted = [TopicPartition(topic, number) for number in range(partitions)]
+
+    def read(self) -> dict[int, int]:
+        """The offset by partition; partitions without one are left out. Raises KafkaException while nobody can say."""
+        found = self._consumer.committed(self._wanted, timeout=10)
+        return {one.partition: one.offset for one in found if one.offset >= 0}
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
 def committed(bootstrap: str, group: str, topic: str, partitions: int) -> dict[int, int]:
-    """The committed offset by partition; partitions without one are left out."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
+    """`Committed.read` for a single look."""
+    asked = Committed(bootstrap, group, topic, partitions)
     try:
-        found = consumer.committed([TopicPartition(topic, number) for number in range(partitions)], timeout=20)
+        return asked.read()
     finally:
-        consumer.close()
-    return {one.partition: one.offset for one in found if one.offset >= 0}
+        asked.close()
 
 
 def ends(bootstrap: str, topic: str) -> dict[int, int]:
