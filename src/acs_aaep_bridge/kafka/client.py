@@ -217,6 +217,8 @@ def _why_unreachable(error: Exception, kafka: Kafka) -> str:
     if isinstance(error, OSError) and (error.strerror or str(error)):
         return error.strerror or str(error)
     hint = "; does this port speak TLS?" if kafka.tls.enabled else "; if this port speaks TLS, set kafka.tls.enabled"
+    if kafka.tls.enabled and kafka.tls.cert_file is None and kafka.sasl is None:
+        hint = "; does this port speak TLS, and does it want a client certificate (kafka.tls.cert_file and key_file)?"
     return f"it hung up during the handshake ({_why(error)}){hint}"
 
 
