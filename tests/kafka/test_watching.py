@@ -13,6 +13,7 @@ from tests.kafka.bench import CHANGELOG, NORMALIZED, RAW, config, fill, log, run
 from acs_aaep_bridge.errors import StalledError, TopicError
 from acs_aaep_bridge.kafka import group as group_module
 from acs_aaep_bridge.kafka.memory import MemoryProbe, MemorySink, MemorySource
+from acs_aaep_bridge.kafka.ports import Listener
 
 
 @pytest.fixture(autouse=True)
@@ -256,3 +257,23 @@ async def test_a_commit_that_is_not_allowed_is_tried_less_and_less_often() -> No
     waits = [after - before for before, after in itertools.pairwise(at)]
     assert waits == sorted(waits)
     assert waits[2] > 3 * waits[0]
+
+
+async def test_a_consumer_that_cannot_be_made_anew_is_no_readiness(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a consumer nothing is read, although the broker answers: whoever asks is told so."""
+    memory = log()
+    may_start = asyncio.Event()
+    begin = MemorySource.start
+
+    async with running(memory, config()) as run:
+        await run.until(lambda: not run.watcher.reasons["normalize"])
+
+        async def refuse(self: MemorySource, listener: Listener) -> None:
+            await may_start.wait()
+            await begin(self, listener)
+
+        monkeypatch.setattr(MemorySource, "start", refuse)
+        memory.members["g-normalize"][0].broken = True
+        await run.until(lambda: "the consumer is being made anew" in run.watcher.reasons["normalize"])
+        may_start.set()
+        await run.until(lambda: not run.watcher.reasons["normalize"])

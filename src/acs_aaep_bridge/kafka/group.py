@@ -410,6 +410,8 @@ class Group:
             reasons.append("not a member of the consumer group yet")
         elif self._revoked_at is not None and now - self._revoked_at > self.around.config.kafka.rebalance_timeout / 1000:
             reasons.append("a rebalance does not end")
+        if self._rebuilding:
+            reasons.append("the consumer is being made anew")
         restoring = sum(worker.restoring for worker in self.workers.values())
         if restoring:
             reasons.append(f"restoring {restoring} partitions")

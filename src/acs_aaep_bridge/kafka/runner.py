@@ -23,6 +23,7 @@ from acs_aaep_bridge.kafka.around import around
 from acs_aaep_bridge.kafka.at_least_once import AtLeastOnce
 from acs_aaep_bridge.kafka.backend import KafkaBackend
 from acs_aaep_bridge.kafka.client import Clients
+from acs_aaep_bridge.kafka.describe import describe
 from acs_aaep_bridge.kafka.exactly_once import ExactlyOnce
 from acs_aaep_bridge.kafka.group import Group
 from acs_aaep_bridge.kafka.observer import Observer
@@ -93,7 +94,11 @@ async def run_on(backend: Backend[Any], config: Config, stages: Sequence[StageNa
         watch.cancel()
         began = time.monotonic()
         deadline = began + config.shutdown.timeout / 1000 * _STOP_SHARE
-        await asyncio.gather(*(group.stop(deadline) for group in groups), return_exceptions=True)
+        # The exception of one must not cut the others' leaving short; there is none that is expected.
+        ends = await asyncio.gather(*(group.stop(deadline) for group in groups), return_exceptions=True)
+        for end in ends:
+            if isinstance(end, BaseException):
+                observer.log("error", "bridge.stop_failed", error=describe(end))
         failures = [error for group in groups if group.failed.done() and (error := group.failed.exception())]
         observer.log("info", "bridge.stopped", seconds=round(time.monotonic() - began, 3))
     for error in failures:
