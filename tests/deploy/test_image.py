@@ -67,7 +67,8 @@ def test_what_is_copied_is_enough_to_build_the_wheel(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     [wheel] = tmp_path.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    assert any(name.startswith("acs_aaep_bridge/schemas/") for name in names)
+    shipped = {f"acs_aaep_bridge/{file.relative_to(ROOT)}" for file in (ROOT / "schemas").rglob("*") if file.is_file()}
+    assert shipped <= set(names)
     assert any(name.endswith("entry_points.txt") for name in names)
 
 

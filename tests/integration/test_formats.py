@@ -211,6 +211,20 @@ def test_records_wait_for_a_registry_that_is_down(kafka: Kafka, client: SchemaRe
     assert list(topics.read_all(kafka.bootstrap, names.dead_letter)) == []
 
 
+def test_a_schema_that_may_not_be_registered_stops_the_start(
+    kafka: Kafka, schema_registry: SchemaRegistry, tmp_path: Path
+) -> None:
+    """With the exit code of a failed start and one line that says what to do."""
+    names = topics_for(kafka.bootstrap, "refused", 1)
+    registry = {"url": schema_registry.url, "auto_register": False}
+    bridge = Bridge(tmp_path, names.settings(normalized={"format": "avro"}, schema_registry=registry))
+    assert bridge.child.wait(60) == 3
+    last = bridge.child.output().splitlines()[-1]
+    assert f"{names.normalized}-value" in last
+    assert "schemas/normalized/event.avsc" in last
+    assert schema_registry.ask("GET", "/subjects").count(f"{names.normalized}-value") == 0
+
+
 def avro_body(names: Names, client: SchemaRegistryClient, sent: dict[str, Any]) -> bytes:
     """The request in Avro, without the header that names a schema."""
     held: list[bytes] = []
