@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 
 import pytest
 from aiokafka import TopicPartition
@@ -14,7 +14,6 @@ from acs_aaep_bridge.core.deadletter import ERROR_PREFIX
 from acs_aaep_bridge.errors import PartitionTakeError
 from acs_aaep_bridge.kafka import group as group_module
 from acs_aaep_bridge.kafka.memory import MemorySink, MemorySource, MemoryTransactor
-from acs_aaep_bridge.kafka.ports import Item
 
 DELIVERIES = pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
 FAILPOINTS = ["transaction_open", "outputs_acked", "changelog_acked", "before_commit", "after_commit"]
@@ -309,31 +308,3 @@ async def test_what_could_not_be_committed_before_a_rebalance_is_committed_after
         away.left = 0
         await run.until_committed(memory)
     assert memory.values(NORMALIZED) == [b"n:v"] * 2
-
-
-async def test_one_partition_that_cannot_finish_costs_the_others_no_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At least once, in a rebalance: whoever is finished is committed, though the commit takes a while and another hangs."""
-    memory = log(partitions=2)
-    commit, send = MemorySource.commit, MemorySink.send
-    leaving = asyncio.Event()
-
-    async def slow(self: MemorySource, offsets: Mapping[TopicPartition, int]) -> None:
-        if not leaving.is_set():
-            raise KafkaConnectionError("away")
-        await asyncio.sleep(0.3)
-        await commit(self, offsets)
-
-    def selective(self: MemorySink, items: Sequence[Item]) -> asyncio.Future[None]:
-        held_up = any(item.record is not None and item.record.partition == 1 for item in items)
-        return asyncio.get_running_loop().create_future() if held_up else send(self, items)
-
-    monkeypatch.setattr(MemorySource, "commit", slow)
-    monkeypatch.setattr(MemorySink, "send", selective)
-    memory.publish(RAW, b"v", partition=0, at=1)
-    memory.publish(RAW, b"v", partition=1, at=1)
-    async with running(memory, config("at_least_once", kafka__drain_timeout="2500ms", shutdown__timeout="5s")) as run:
-        await run.until(lambda: bool(run.watcher.reports))
-        leaving.set()
-        (member,) = memory.members["g-normalize"]
-        await member.give_up()
-        assert memory.committed == {("g-normalize", TopicPartition(RAW, 0)): 1}

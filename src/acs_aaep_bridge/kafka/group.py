@@ -41,7 +41,6 @@ OVERDUE = 30.0  # since a record was sent, before readiness complains
 _TROUBLE_LASTS = 5.0  # a trouble that is over is not told again, so it ends by itself
 _COMMIT_EVERY = 0.2  # at the most: a commit per batch would cost more than the batch
 _COMMIT_WITHIN = 30.0
-_DRAIN_SHARE = 0.8  # of the drain budget, at least once
 _POLL = 0.2  # a quarter of it while partitions are full: what is hungry again must not wait for the others
 
 
@@ -164,9 +163,7 @@ class Group:
         for worker in workers:
             worker.drain()
         if workers:
-            # One that takes all the time there is must not cost the others their commit.
-            share = budget if self._sink is None else _DRAIN_SHARE * budget
-            await asyncio.wait([worker.task for worker in workers], timeout=share)
+            await asyncio.wait([worker.task for worker in workers], timeout=budget)
         if self._sink is not None and workers:
             await self._commit(workers, max(0.2, deadline - time.monotonic()))
         if self._committing is not None:
