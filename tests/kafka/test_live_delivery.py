@@ -147,3 +147,18 @@ async def test_a_timestamp_the_topic_refuses_becomes_now(kafka: Kafka, delivery:
     async with bridge(site.config(delivery)) as run:
         await run.until(finished(run, 2), 60)
     assert await site.values("normalized") == [b"n:old1", b"n:old2"]
+
+
+@DELIVERIES
+async def test_a_start_at_the_end_is_remembered(kafka: Kafka, delivery: str) -> None:
+    """With nothing read yet the group has its offset: a transaction that holds nothing else is committed, too."""
+    site = Site(kafka.bootstrap, 1)
+    await site.fill("raw", 10)
+    settings = site.config(delivery, input__start="latest")
+    async with bridge(settings) as run:
+        await run.until(lambda: bool(run.watcher.commits["ok"]), 60)
+    assert await site.committed("normalize", "raw") == {0: 10}
+    await site.fill("raw", 5, start=10)
+    async with bridge(settings) as run:
+        await run.until(finished(run, 5), 60)
+    assert await site.values("normalized") == [b"n:v%d" % number for number in range(10, 15)]
