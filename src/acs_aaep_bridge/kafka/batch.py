@@ -9,7 +9,7 @@ from time import perf_counter
 from acs_aaep_bridge.core.brake import Brake
 from acs_aaep_bridge.core.clock import StreamClock
 from acs_aaep_bridge.core.deadletter import REPLAY_COUNT, dead_letter, reference
-from acs_aaep_bridge.core.model import Emit, Outcome, Outgoing, PartitionState, Record, Reject, Stage
+from acs_aaep_bridge.core.model import Emit, Outcome, Outgoing, PartitionState, Record, Reject, Stage, new
 from acs_aaep_bridge.kafka.observer import BatchReport
 from acs_aaep_bridge.kafka.ports import Fault, Item, Refusal
 
@@ -78,6 +78,7 @@ class Processor:
         started = perf_counter()
         self._wall = wall
         stage, state, tick, report = self.stage, self.state, self.clock.record, batch.report
+        emits: list[Emit] = []
         for record in records:
             now = tick(record.timestamp, wall)
             due = state.next_deadline()
@@ -88,7 +89,9 @@ class Processor:
                 outcomes: tuple[Outcome, ...] = (Reject(stage.name, code, message),)
             else:
                 outcomes = stage.apply(record, state, now)
-            self._take(batch, record, outcomes)
+            self._take(batch, record, outcomes, emits)
+        report.events.update([(emit.method, "emitted" if emit.outgoing else "absorbed") for emit in emits])
+        _count(report, emits)
         report.records += len(records)
         report.processing_seconds += perf_counter() - started
 
@@ -96,11 +99,13 @@ class Processor:
         """Add what is due at `now`, in stream time, without a record."""
         self.clock.caught_up(now)
         self._wall = max(self._wall, now)
-        for emit in self.stage.advance(self.state, now):
-            self._count(batch.report, emit)
+        emits = self.stage.advance(self.state, now)
+        _count(batch.report, emits)
+        for emit in emits:
             batch.items += [self._fitting(batch.report, Item(outgoing)) for outgoing in emit.outgoing]
 
-    def _take(self, batch: Batch, record: Record, outcomes: tuple[Outcome, ...]) -> None:
+    def _take(self, batch: Batch, record: Record, outcomes: tuple[Outcome, ...], emits: list[Emit]) -> None:
+        """Add what one record gives to `batch`, and what of it was accepted to `emits`, to be counted all at once."""
         report, items, suspect = batch.report, batch.items, self.suspect
         code: str | None = None
         accepted = False
@@ -108,10 +113,9 @@ class Processor:
         for outcome in outcomes:
             if type(outcome) is Emit:
                 refused = False
-                report.events[outcome.method, "emitted" if outcome.outgoing else "absorbed"] += 1
-                self._count(report, outcome)
+                emits.append(outcome)
                 for outgoing in outcome.outgoing:
-                    item = Item(outgoing, None, record, outcome.method)
+                    item = new(Item, (outgoing, None, record, outcome.method, None))
                     if len(outgoing.value or b"") > suspect or self._verdicts:
                         item = self._fitting(report, item)
                         if item.reject is not None:
@@ -129,18 +133,8 @@ class Processor:
                 report.events[outcome.method, "skipped"] += 1
         if len(items) > before:
             batch.timestamps.append(record.timestamp)
-        if not _is_replayed(record):
+        if not record.headers or not _is_replayed(record):
             self.brake.note(record.offset, None if accepted else code)
-
-    def _count(self, report: BatchReport, emit: Emit) -> None:
-        for note in emit.notes:
-            report.notes[note] += 1
-        for announced in emit.announced:
-            report.lifecycle[announced] += 1
-        if emit.skew_ms is not None:
-            report.skews.append(emit.skew_ms / 1000)
-        if emit.signature is not None:
-            report.signatures[emit.signature] += 1
 
     def _fitting(self, report: BatchReport, item: Item) -> Item:
         """The item, or what stands in for it where it is too large or was refused before."""
@@ -193,6 +187,17 @@ class Processor:
         return item._replace(outgoing=stand_in)
 
 
+def _count(report: BatchReport, emits: Sequence[Emit]) -> None:
+    for _, _, notes, announced, skew_ms, _ in emits:
+        if notes:
+            report.notes.update(notes)
+        if announced:
+            report.lifecycle.update(announced)
+        if skew_ms is not None:
+            report.skews.append(skew_ms / 1000)
+    report.signatures.update([emit.signature for emit in emits if emit.signature is not None])
+
+
 def _identity(item: Item) -> _Identity:
     """What was refused, not what stands in for it: that has another topic, value or timestamp."""
     offset = item.record.offset if item.record is not None else -1
@@ -201,4 +206,4 @@ def _identity(item: Item) -> _Identity:
 
 
 def _is_replayed(record: Record) -> bool:
-    return any(name == REPLAY_COUNT for name, _ in record.headers) if record.headers else False
+    return any(name == REPLAY_COUNT for name, _ in record.headers)

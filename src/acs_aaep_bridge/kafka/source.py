@@ -21,7 +21,7 @@ from aiokafka.errors import (
     UnsupportedCodecError,
 )
 
-from acs_aaep_bridge.core.model import Record
+from acs_aaep_bridge.core.model import Record, new
 from acs_aaep_bridge.errors import OwnershipLost
 from acs_aaep_bridge.kafka import internals
 from acs_aaep_bridge.kafka.describe import describe
@@ -137,8 +137,9 @@ class KafkaSource:
         return [self._accept(tp, records) for tp, records in found.items() if tp in self._next]
 
     def _accept(self, tp: TopicPartition, consumed: Sequence[object]) -> Fetched:
+        topic, partition = tp
         records = [
-            Record(one.topic, one.partition, one.offset, one.timestamp, one.key, one.value, one.headers)  # type: ignore[attr-defined]
+            new(Record, (topic, partition, one.offset, one.timestamp, one.key, one.value, one.headers))  # type: ignore[attr-defined]
             for one in consumed
         ]
         after = self.position(tp)
