@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -231,10 +232,14 @@ def test_alerts_look_for_the_job_that_the_chart_makes(helm: str) -> None:
     assert down["expr"] == 'up{job="ears"} == 0 or absent(up{job="ears"})'
 
 
-REFUSED = {
-    "an unknown key": (["replicasCount=3"], "Additional property replicasCount is not allowed"),
-    "an unknown option of the bridge": (["config.kafka.bootstrap=x"], "Additional property bootstrap is not allowed"),
-    "a value of the wrong kind": (["config.shutdown.timeout=2x"], "config.shutdown.timeout"),
+# What the schema refuses, Helm 3 and Helm 4 say in different words; both name the value.
+REFUSED: dict[str, tuple[list[str], str | re.Pattern[str]]] = {
+    "an unknown key": (["replicasCount=3"], re.compile("(?i)additional propert(y|ies) '?replicasCount'?.* not allowed")),
+    "an unknown option of the bridge": (
+        ["config.kafka.bootstrap=x"],
+        re.compile("(?i)config.kafka.*additional propert(y|ies) '?bootstrap'?.* not allowed"),
+    ),
+    "a value of the wrong kind": (["config.shutdown.timeout=2x"], re.compile("config.shutdown.timeout")),
     "more replicas than partitions": (["replicaCount=13"], "replicaCount: 13 replicas for 12 partitions"),
     "more replicas than partitions under KEDA": (
         ["keda.enabled=true", "keda.maxReplicaCount=13"],
@@ -244,7 +249,7 @@ REFUSED = {
         ["stages=apart", "lifecycle.replicaCount=13"],
         "lifecycle.replicaCount: 13 replicas for 12 partitions",
     ),
-    "scaling to zero": (["keda.minReplicaCount=0"], "keda.minReplicaCount: Must be greater than or equal to 1"),
+    "scaling to zero": (["keda.minReplicaCount=0"], re.compile("keda.minReplicaCount'?: (Must be greater|minimum)")),
     "a grace period below the shutdown timeout": (
         ["terminationGracePeriodSeconds=20"],
         "terminationGracePeriodSeconds: 20 s is not longer than config.shutdown.timeout (20 s)",
@@ -270,10 +275,10 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("settings", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_work_is_refused_with_the_reason(helm: str, settings: list[str], message: str) -> None:
+def test_what_cannot_work_is_refused_with_the_reason(helm: str, settings: list[str], message: str | re.Pattern[str]) -> None:
     done = run(helm, "template", "demo", CHART, *(part for setting in settings for part in ("--set", setting)))
     assert done.returncode != 0
-    assert message in done.stderr
+    assert message.search(done.stderr) if isinstance(message, re.Pattern) else message in done.stderr
     assert "hunter2" not in done.stderr
 
 
