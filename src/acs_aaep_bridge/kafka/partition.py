@@ -194,10 +194,14 @@ class Worker(ABC):
     # Its life.
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """Cancelled by nobody of ours (by a library, say), it would leave the partition standing still without a word."""
-        if task.cancelled() and self.status != "closed" and not self.draining:
-            tp = self.partition
-            self.around.fatal(RuntimeError(f"the worker of {tp.topic}-{tp.partition} was cancelled while it was {self.status}"))
+        """A worker that ends otherwise than by its own decision ends the process: a partition must not fall silent."""
+        if task.cancelled():
+            if self.status != "closed" and not self.draining:  # by a library, say
+                tp = self.partition
+                gone = RuntimeError(f"the worker of {tp.topic}-{tp.partition} was cancelled while it was {self.status}")
+                self.around.fatal(gone)
+        elif (error := task.exception()) is not None and not isinstance(error, OwnershipLost):
+            self.around.fatal(error)
 
     async def _live(self) -> None:
         around = self.around
@@ -234,11 +238,6 @@ class Worker(ABC):
                     return
                 if not self.draining:
                     await self._sleep(2 * around.config.kafka.heartbeat_interval / 1000)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        """What even giving up could not handle ends the process: a partition must not fall silent."""
-        if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, OwnershipLost):
-            self.around.fatal(error)
 
     async def _fall_back(self) -> None:
         """Stop reading, drop the queue and what is open."""
