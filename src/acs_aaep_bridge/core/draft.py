@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from acs_aaep_bridge.core import identity
 from acs_aaep_bridge.core.announce import Name, Words
+from acs_aaep_bridge.core.model import new
 from acs_aaep_bridge.core.normalized import LATEST_MS, Context, Hook, digest
 from acs_aaep_bridge.core.policy import Policy
 from acs_aaep_bridge.core.session import MAX_REMEMBERED_TURNS, Answer, Open, SessionState, Subagent
@@ -137,7 +138,7 @@ class Draft:
         body["correlation_id"] = context.trace or context.request_id
         body.update(fields)
         body["extensions"] = {"acs": extension(context, more, inferred)}
-        self.said.append(Said(body, context.trace, outcome))
+        self.said.append(new(Said, (body, context.trace, outcome)))
         return at
 
     def begin(self, sess: str, row: str, words: Words, reported: bool, fields: Fields | None = None) -> Open:

@@ -26,6 +26,7 @@ from acs_aaep_bridge.core.model import (
     StageName,
     Violation,
     WriterSchema,
+    new,
 )
 from acs_aaep_bridge.core.normalized import read
 from acs_aaep_bridge.core.policy import prepare
@@ -147,7 +148,7 @@ class LifecycleStage:
             return outgoing._replace(method=method)
         if step.state is not before:
             table.put(key, step.state)
-        return Emit(outgoing, method, step.notes, _announced(step.said))
+        return new(Emit, (outgoing, method, step.notes, _announced(step.said), None, None))
 
     def _heard(self, method: bytes, record: Record, table: SessionTable, now: int) -> tuple[Emit, ...]:
         if record.key is not None:
@@ -186,7 +187,7 @@ class LifecycleStage:
                 headers = (*headers, *binary_headers(event))
             if trace is not None:
                 headers = (*headers, ("traceparent", trace.encode()))
-            records.append(Outgoing(self._topic, event["session_id"].encode(), value, headers, timestamp))
+            records.append(new(Outgoing, (self._topic, event["session_id"].encode(), value, headers, timestamp)))
         return tuple(records)
 
     def _invalid(self, kind: str, event: dict[str, object]) -> Reject:
@@ -210,7 +211,7 @@ def _method(record: Record) -> bytes | None:
 
 
 def _announced(said: tuple[Said, ...]) -> tuple[tuple[str, str], ...]:
-    return tuple((event["type"], outcome) for event, _, outcome in said)
+    return tuple([(event["type"], outcome) for event, _, outcome in said])
 
 
 _MAX_SILENT = 1_000

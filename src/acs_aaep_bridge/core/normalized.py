@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from acs_aaep_bridge.core import identity
 from acs_aaep_bridge.core.clean import MAX_ID, label
-from acs_aaep_bridge.core.model import Json, Record
+from acs_aaep_bridge.core.model import Json, Record, new
 
 SUBAGENT_START = "steps/subagentStart"
 SUBAGENT_STOP = "steps/subagentStop"
@@ -90,8 +90,9 @@ def read(event: Mapping[str, Json], record: Record, now: int) -> Hook | None:
     ahead = record.timestamp >= 0 and at > stamp + CLOCK_TOLERANCE_MS
     payload, source = event["payload"], event["source"]
     turn = event.get("turn_id")
-    return Hook(
-        Context(
+    context = new(
+        Context,
+        (
             event["method"],
             event["request_id"],
             event["session_id"],
@@ -105,16 +106,11 @@ def read(event: Mapping[str, Json], record: Record, now: int) -> Hook | None:
             event["signature"]["status"],
             trace,
         ),
-        stamp if ahead else at,
-        stamp,
-        turn or None,
-        event.get("parent_turn_id") or None,
-        payload,
-        event["metadata"],
-        Position(source["topic"], source["partition"], source["offset"], source["index"]),
-        replayed,
-        ahead,
     )
+    position = new(Position, (source["topic"], source["partition"], source["offset"], source["index"]))
+    at = stamp if ahead else at
+    parent_turn = event.get("parent_turn_id") or None
+    return new(Hook, (context, at, stamp, turn or None, parent_turn, payload, event["metadata"], position, replayed, ahead))
 
 
 def text(holder: Json, name: str) -> str | None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from acs_aaep_bridge.core.attention import header_of, silence
 from acs_aaep_bridge.core.draft import Draft, Moment, Said
 from acs_aaep_bridge.core.endings import ANSWERED, UNREPORTED, end
+from acs_aaep_bridge.core.model import new
 from acs_aaep_bridge.core.normalized import SUBAGENT_START, SUBAGENT_STOP, Hook
 from acs_aaep_bridge.core.policy import Policy
 from acs_aaep_bridge.core.session import (
@@ -65,7 +66,7 @@ def reduce(policy: Policy, state: SessionState | None, hook: Hook, now: int) -> 
         draft.notes.append("clock_ahead")
     if draft.dropped:
         return Step(state, (), tuple(draft.notes))
-    return Step(_applied(draft, hook, mark), tuple(draft.said), tuple(draft.notes))
+    return new(Step, (_applied(draft, hook, mark), tuple(draft.said), tuple(draft.notes)))
 
 
 def expire(policy: Policy, state: SessionState, now: int) -> Step:
@@ -118,20 +119,13 @@ def _applied(draft: Draft, hook: Hook, mark: bytes) -> SessionState:
     if open_ is not None and not draft.elsewhere:
         open_ = open_._replace(context=hook.context, triggered=draft.triggered, answer=draft.answer)
     subject, tenant, seen, stamp, subagent, _, held, turns, responded, closed, late, repeats, sources = draft.state
-    return SessionState(
-        subject,
-        tenant,
-        max(seen, draft.now),
-        max(stamp, hook.stamp),
-        subagent,
-        open_,
-        held,
-        turns,
-        responded,
-        closed,
-        late,
-        (repeats + mark)[-_KEPT:],
-        sources if hook.replayed else with_source(sources, hook.source),
+    seen, stamp = max(seen, draft.now), max(stamp, hook.stamp)
+    repeats = (repeats + mark)[-_KEPT:]
+    if not hook.replayed:
+        sources = with_source(sources, hook.source)
+    return new(
+        SessionState,
+        (subject, tenant, seen, stamp, subagent, open_, held, turns, responded, closed, late, repeats, sources),
     )
 
 
