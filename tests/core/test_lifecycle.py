@@ -431,6 +431,12 @@ def test_too_many_open_sessions_end_inferred_ones_first_then_the_longest_silent(
 # Waiting
 
 
+def test_a_stop_need_not_wait_for_an_answer_that_came_before_anybody_knew_the_subagent() -> None:
+    bridge = Bridge(content__agent_output="all").send_all([response(0, CHILD)])
+    assert notes(bridge.send(stop(1))) == ("superseded", "inferred_start")
+    assert kinds(bridge.events)[-1] == "session.completed"
+
+
 def test_a_failed_stop_never_waits() -> None:
     bridge = Bridge().send_all([start(), call(1)])
     assert notes(bridge.send(stop(2, "failed"))) == ()

@@ -77,8 +77,10 @@ def response(draft: Draft, hook: Hook) -> None:
     if not _enter(draft, hook):
         return
     output.write(draft, hook)
-    open_ = draft.open
-    if open_ is not None and not draft.state.turns and not open_.calls and not output.is_thought(hook):
+    if output.is_thought(hook):
+        return
+    draft.state = draft.state._replace(responded=True)
+    if not draft.state.turns and not draft.current.calls:
         grace = draft.policy.timing.grace
         draft.answer = Answer(draft.now + grace, hook.stamp + grace)
 
