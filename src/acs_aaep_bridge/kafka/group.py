@@ -101,7 +101,7 @@ class Group:
         self._tasks = [asyncio.ensure_future(self._supervised(loop)) for loop in loops]
 
     async def stop(self, deadline: float) -> None:
-        """Drain, commit, leave, close, by `deadline` (monotonic seconds). Never raises."""
+        """Drain, commit, leave, close, by `deadline` (monotonic seconds)."""
         self._stopping = True
         for task in self._tasks:
             task.cancel()
@@ -115,7 +115,9 @@ class Group:
         if self._sink is not None:
             await self._sink.stop(max(0.2, deadline - time.monotonic() - 0.4))
         if self.around.background:
-            await asyncio.wait(self.around.background, timeout=max(0.1, deadline - time.monotonic() - 0.2))
+            _, late = await asyncio.wait(self.around.background, timeout=max(0.1, deadline - time.monotonic() - 0.2))
+            for task in late:
+                task.cancel()
         with suppress(Exception):
             async with asyncio.timeout(max(0.1, deadline - time.monotonic())):
                 await self._probe.stop()

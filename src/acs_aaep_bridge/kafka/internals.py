@@ -146,10 +146,16 @@ async def stop_consumer(consumer: AIOKafkaConsumer, timeout: float) -> bool:
 async def stop_producer(producer: AIOKafkaProducer, timeout: float) -> bool:
     """Flush and close; after `timeout` seconds give up and cancel what is left. True if it ended by itself.
 
-    An open transaction is left to the next owner of its transactional id: nothing is aborted here.
+    An open transaction is left to the next owner of its transactional id: nothing is aborted here. When this is cancelled,
+    the producer is dropped at once.
     """
     task = asyncio.ensure_future(producer.stop())
-    done, _ = await asyncio.wait([task], timeout=timeout)
+    try:
+        done, _ = await asyncio.wait([task], timeout=timeout)
+    except asyncio.CancelledError:
+        task.cancel()
+        drop_producer(producer)
+        raise
     if done and not task.cancelled() and task.exception() is None:
         _abandon(producer)
         return True
@@ -160,6 +166,17 @@ async def stop_producer(producer: AIOKafkaProducer, timeout: float) -> bool:
     await close_client(producer.client)
     _abandon(producer)
     return False
+
+
+def drop_producer(producer: AIOKafkaProducer) -> None:
+    """Close its sockets and cancel its tasks without waiting for any of them."""
+    producer._closed = True
+    owners = [producer._sender, producer._message_accumulator, producer.client]
+    for task in _tasks_of(owners):
+        task.cancel()
+    for connection in producer.client._conns.values():
+        connection.close()
+    _abandon(producer)
 
 
 def _abandon(producer: AIOKafkaProducer) -> None:

@@ -267,6 +267,9 @@ class KafkaSink:
                 async with asyncio.timeout(30):
                     await fresh.producer.start()
                     await fresh.prepare()
+            except asyncio.CancelledError:
+                internals.drop_producer(fresh.producer)
+                raise
             except Exception as error:  # whatever it is, the lane tries again
                 self._observer.connected("producer", False)
                 self._observer.log("warning", "producer.replacement_failed", error=describe(error))
