@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from aiokafka import TopicPartition
@@ -48,7 +49,11 @@ class KafkaBackend:
         return KafkaTransactor(make, self._outputs(stage), group)
 
     def probe(self, stage: StageName) -> KafkaProbe:
-        return KafkaProbe(self._clients.plain(f"{stage}-probe"), sorted(self.expected(stage)))
+        return self.probe_of(sorted(self.expected(stage)), f"{stage}-probe")
+
+    def probe_of(self, names: Sequence[str], client: str = "probe") -> KafkaProbe:
+        """A probe that watches these topics."""
+        return KafkaProbe(self._clients.plain(client), names)
 
     def changelog(self, probe: KafkaProbe) -> KafkaChangelog:
         wait = self._config.kafka.transaction_timeout / 1000 + _OPEN_TRANSACTION_MARGIN
