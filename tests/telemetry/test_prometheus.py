@@ -85,8 +85,9 @@ def seen(kafka: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prome
         caught_up(names, *bridges)
         shown = f'sum(acs_aaep_bridge_records_consumed_total{{stage="normalize"}}) >= {2 * RECORDS}'
         until(lambda: bool(prometheus.query(shown)), 30, "Prometheus has scraped what the bridges did", pause=0.5)
-        lag = "sum by (stage) (acs_aaep_bridge_consumer_lag_records)"
-        until(lambda: len(prometheus.query(lag)) == 2, 30, "the lag of both stages has been measured", pause=0.5)
+        # Two measurements of each stage's lag at least: one has no slope.
+        slope = "deriv(sum by (namespace, job, stage, topic) (acs_aaep_bridge_consumer_lag_records)[15m:1s])"
+        until(lambda: len(prometheus.query(slope)) == 2, 60, "the lag of both stages has been measured", pause=0.5)
         yield prometheus
 
 
