@@ -40,7 +40,12 @@ class KafkaBackend:
 
     def sink(self, stage: StageName) -> KafkaSink:
         make = partial(self._clients.producer, stage)
-        return KafkaSink(make, self._outputs(stage), self._config.kafka.max_in_flight, self._observer)
+
+        def failed(topic: str) -> None:
+            if topic == self._config.topics.dead_letter:
+                self._observer.dead_letter_failed(stage)
+
+        return KafkaSink(make, self._outputs(stage), self._config.kafka.max_in_flight, self._observer, failed)
 
     def transactor(self, stage: StageName, partition: TopicPartition) -> KafkaTransactor:
         group = self._config.group(stage)

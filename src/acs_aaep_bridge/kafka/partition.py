@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from aiokafka import TopicPartition
+from aiokafka.errors import TopicAuthorizationFailedError
 
 from acs_aaep_bridge.config import Config
 from acs_aaep_bridge.core.brake import Brake
@@ -234,6 +235,8 @@ class Worker(ABC):
                 self.reason = describe(error)
                 await self._fall_back()
                 around.observer.log("warning", "partition.failed", **self._where, error=describe(error), status=self.status)
+                if isinstance(error, TopicAuthorizationFailedError) and around.config.topics.dead_letter in str(error):
+                    around.observer.dead_letter_failed(around.name)
                 if around.took_too_often(self.partition, error):
                     return
                 if not self.draining:
@@ -490,6 +493,8 @@ class Worker(ABC):
                 mend = "raise its max.message.bytes" if refusal == "too_large" else "see its message.timestamp settings"
                 size = len(item.outgoing.value or b"")
                 raise Unpublishable(f"{topic} does not take a session's entry of {size} bytes; {mend}")
+            if item.reject is not None:
+                self.around.observer.dead_letter_failed(self.around.name)
             self.processor.remember(item, refusal)
 
     def _be_current(self) -> None:

@@ -114,7 +114,10 @@ class _Lane:
 
 
 class KafkaSink:
-    """See `ports.Sink`. One producer, shared by all partitions of a stage; replaced when it is beyond use."""
+    """See `ports.Sink`. One producer, shared by all partitions of a stage; replaced when it is beyond use.
+
+    `failed` is told the topic of every attempt that failed.
+    """
 
     def __init__(
         self,
@@ -122,7 +125,9 @@ class KafkaSink:
         topics: Report,
         max_in_flight: int,
         observer: Observer,
+        failed: Callable[[str], None] = lambda topic: None,
     ) -> None:
+        self._failed = failed
         self._make = make
         self._topics = topics
         self._observer = observer
@@ -249,6 +254,7 @@ class KafkaSink:
         self._observer.log(
             "warning", "produce.retry", topic=tp.topic, partition=tp.partition, attempt=attempt, error=describe(error)
         )
+        self._failed(tp.topic)
         if not isinstance(error, TopicAuthorizationFailedError) and not getattr(error, "retriable", False):
             await self._replace(packer)
         await asyncio.sleep(min(10.0, 0.1 * 2 ** min(attempt, 7)))
