@@ -13,8 +13,9 @@ from aiokafka import TopicPartition
 from acs_aaep_bridge.core.offsets import LowWaterMark
 from acs_aaep_bridge.kafka.batch import Batch
 from acs_aaep_bridge.kafka.changelog import entries
-from acs_aaep_bridge.kafka.partition import Parked, Surroundings, Worker
+from acs_aaep_bridge.kafka.partition import Parked, Worker
 from acs_aaep_bridge.kafka.ports import Item, Refused, Sink
+from acs_aaep_bridge.kafka.surroundings import Surroundings
 
 _PIPELINE = 8  # batches under way at once
 
@@ -71,7 +72,7 @@ class AtLeastOnce(Worker):
             due = await self._wait()
             if self.draining:
                 break
-            fetches = self._next(limit)
+            fetches = self.inbox.take(limit)
             batch = await self._process(fetches, due)
             if fetches:
                 self.next_offset = batch.next_offset

@@ -11,8 +11,9 @@ from aiokafka import TopicPartition
 from acs_aaep_bridge.errors import OwnershipLost
 from acs_aaep_bridge.kafka.batch import Batch
 from acs_aaep_bridge.kafka.changelog import entries, next_offset_entry
-from acs_aaep_bridge.kafka.partition import KILL_WITHIN, START_WITHIN, Parked, Surroundings, Worker
+from acs_aaep_bridge.kafka.partition import KILL_WITHIN, START_WITHIN, Parked, Worker
 from acs_aaep_bridge.kafka.ports import Item, Refused, Transactor
+from acs_aaep_bridge.kafka.surroundings import Surroundings
 
 _ALONE_RECORDS = 200  # each item is a request of its own then, and the transaction must end in time
 
@@ -76,7 +77,7 @@ class ExactlyOnce(Worker):
             if self.draining:
                 break
             began = time.monotonic()
-            fetches = self._next(_ALONE_RECORDS if self._alone else config.max_records)
+            fetches = self.inbox.take(_ALONE_RECORDS if self._alone else config.max_records)
             self.in_flight = sum(len(fetched.records) for fetched in fetches)
             batch = await self._process(fetches, due)
             if fetches or batch.items or self.processor.state.changes():

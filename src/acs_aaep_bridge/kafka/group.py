@@ -22,8 +22,9 @@ from acs_aaep_bridge.errors import OwnershipLost, PartitionTakeError, StalledErr
 from acs_aaep_bridge.kafka.at_least_once import AtLeastOnce
 from acs_aaep_bridge.kafka.batch import Unpublishable
 from acs_aaep_bridge.kafka.describe import describe
-from acs_aaep_bridge.kafka.partition import Parked, Surroundings, TakeAgain, Worker
+from acs_aaep_bridge.kafka.partition import Parked, TakeAgain, Worker
 from acs_aaep_bridge.kafka.ports import Fetched, Probe, Sink, Source, Trouble
+from acs_aaep_bridge.kafka.surroundings import Surroundings
 
 FORBIDDEN = (
     TopicAuthorizationFailedError,

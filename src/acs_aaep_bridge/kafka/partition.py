@@ -9,23 +9,21 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from aiokafka import TopicPartition
 from aiokafka.errors import TopicAuthorizationFailedError
 
-from acs_aaep_bridge.config import Config
-from acs_aaep_bridge.core.brake import Brake
-from acs_aaep_bridge.core.model import Record, Stage, StageName
+from acs_aaep_bridge.core.model import Record
 from acs_aaep_bridge.errors import Braked, BridgeError, OffsetOutOfRange, OwnershipLost, UnreadableState
 from acs_aaep_bridge.kafka.batch import Batch, Processor, Unpublishable
 from acs_aaep_bridge.kafka.describe import describe
-from acs_aaep_bridge.kafka.observer import BatchReport, Block, Observer
-from acs_aaep_bridge.kafka.ports import Changelog, FailPoint, Fetched, Refused, SchemaSource, Source, Transactor
+from acs_aaep_bridge.kafka.inbox import Inbox
+from acs_aaep_bridge.kafka.observer import BatchReport, Block
+from acs_aaep_bridge.kafka.ports import Fetched, Refused, SchemaSource, Transactor
+from acs_aaep_bridge.kafka.surroundings import Surroundings
 
 SLICES = (20, 500)  # records applied in one go
 TURN = 0.02  # seconds that should take
@@ -47,52 +45,6 @@ class TakeAgain(Exception):
 
 class Bug(Exception):
     """The core or the worker itself failed: the process ends."""
-
-
-@dataclass
-class Surroundings:
-    """What the workers of one stage share.
-
-    The group sets what it is told by: `fatal` ends the process, `took_too_often` counts a failure, `changed` asks for a look
-    at the readiness. `expected` are partition counts by topic as they were found at the start.
-    """
-
-    config: Config
-    stage: Stage
-    source: Source
-    observer: Observer
-    start: Literal["earliest", "latest"]
-    on_out_of_range: Literal["block", "earliest", "latest"]
-    fatal: Callable[[BaseException], None] = lambda error: None
-    took_too_often: Callable[[TopicPartition, Exception], bool] = lambda partition, error: False
-    changed: Callable[[], None] = lambda: None
-    owned: Callable[[], int] = lambda: 1
-    expected: dict[str, int] = field(default_factory=dict)
-    changelog: Changelog | None = None
-    schemas: SchemaSource | None = None
-    failpoint: FailPoint = lambda name: None
-    wall: Callable[[], int] = lambda: int(time.time() * 1000)
-    taking: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(8))
-    background: set[asyncio.Task[Any]] = field(default_factory=set)
-    brakes: dict[TopicPartition, Brake] = field(default_factory=dict)
-
-    @property
-    def name(self) -> StageName:
-        return self.stage.name
-
-    def brake(self, partition: TopicPartition) -> Brake:
-        """One for the life of the process: a rebalance must not release it."""
-        if partition not in self.brakes:
-            limits = self.config.dead_letter
-            self.brakes[partition] = Brake(limits.max_consecutive, limits.max_ratio)
-        return self.brakes[partition]
-
-    def later(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Do it beside everything else; waited for, a moment, at the end."""
-        task = asyncio.ensure_future(work)
-        self.background.add(task)
-        task.add_done_callback(self.background.discard)
-        return task
 
 
 class Parked(NamedTuple):
@@ -125,9 +77,7 @@ class Worker(ABC):
         self.committed_offset = -1
         self._owes_commit = False
         """Whether the group, asked again, would send us elsewhere than where we start."""
-        self._queue: deque[Fetched] = deque()
-        self._queued_records = 0
-        self._queued_bytes = 0
+        self.inbox = Inbox()
         self._slice = 100
         self._interrupt: Exception | None = None
         self._wake = asyncio.Event()
@@ -141,21 +91,19 @@ class Worker(ABC):
         """Whether it wants more records."""
         around = self.around
         share = max(512 << 10, around.config.kafka.max_in_flight // max(1, around.owned()))
-        few = self._queued_records < 2 * around.config.kafka.max_poll_records and self._queued_bytes < share
+        few = self.inbox.records < 2 * around.config.kafka.max_poll_records and self.inbox.bytes < share
         return self.status == "running" and not self.draining and few
 
     @property
     def idle(self) -> bool:
         """Whether everything accepted is finished."""
-        return not self._queue and not self.in_flight
+        return not self.inbox and not self.in_flight
 
     def offer(self, fetched: Fetched) -> None:
         """Take records, in log order. A worker that is not running has no use for them: it will read them again."""
         if self.status != "running" or self.draining:
             return
-        self._queue.append(fetched)
-        self._queued_records += len(fetched.records)
-        self._queued_bytes += sum(len(record.value or b"") for record in fetched.records)
+        self.inbox.put(fetched)
         self._wake.set()
 
     def interrupt(self, error: Exception) -> None:
@@ -248,7 +196,7 @@ class Worker(ABC):
             raise OwnershipLost(f"{self.partition} was given up")
         self.status = "taking"
         self.around.source.pause(self.partition)
-        self._forget_queue()
+        self.inbox.clear()
         self.in_flight = 0
         self._interrupt = None
         self.processor.rollback()
@@ -369,7 +317,7 @@ class Worker(ABC):
     async def _wait(self) -> int | None:
         """Until there are records, or it is time to stop (None), or a timer is due (the stream time at which it is)."""
         state, around = self.processor.state, self.around
-        while not self._queue and not self.draining:
+        while not self.inbox and not self.draining:
             self._check_interrupt()
             timeout = 5.0
             due = state.next_deadline()
@@ -395,26 +343,6 @@ class Worker(ABC):
         if self._interrupt is not None:
             error, self._interrupt = self._interrupt, None
             raise error
-
-    def _next(self, max_records: int) -> list[Fetched]:
-        """Fetches from the queue with at most so many records, the last one cut if it must be; none if the queue is empty."""
-        taken: list[Fetched] = []
-        room = max_records
-        while self._queue and room:
-            fetched = self._queue.popleft()
-            if len(fetched.records) > room:
-                rest = fetched.records[room:]
-                self._queue.appendleft(fetched._replace(records=rest))
-                fetched = fetched._replace(records=fetched.records[:room], next_offset=rest[0].offset)
-            taken.append(fetched)
-            room -= len(fetched.records)
-            self._queued_bytes -= sum(len(record.value or b"") for record in fetched.records)
-        self._queued_records -= max_records - room
-        return taken
-
-    def _forget_queue(self) -> None:
-        self._queue.clear()
-        self._queued_records = self._queued_bytes = 0
 
     async def _process(self, fetches: Sequence[Fetched], due: int | None) -> Batch:
         """Apply the stage, a slice at a time, so that nothing else waits long. Raises Braked, Unpublishable or Bug."""

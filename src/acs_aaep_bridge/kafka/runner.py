@@ -27,8 +27,9 @@ from acs_aaep_bridge.kafka.describe import describe
 from acs_aaep_bridge.kafka.exactly_once import ExactlyOnce
 from acs_aaep_bridge.kafka.group import Group
 from acs_aaep_bridge.kafka.observer import Observer
-from acs_aaep_bridge.kafka.partition import Parked, Surroundings, Worker
+from acs_aaep_bridge.kafka.partition import Parked, Worker
 from acs_aaep_bridge.kafka.ports import Backend, FailPoint, SchemaSource
+from acs_aaep_bridge.kafka.surroundings import Surroundings
 
 _LOOP_EVERY = 0.5
 _STOP_SHARE = 0.8  # of `shutdown.timeout`: on a busy machine every step ends a little late
