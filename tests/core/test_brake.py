@@ -15,7 +15,8 @@ def test_trips_past_the_allowed_number_in_a_row() -> None:
     """`max_consecutive` rejected records in a row are allowed; one more trips."""
     brake = Brake(500, 0)
     assert _noted(brake, ["payload_invalid"] * 500) is None
-    assert _noted(brake, ["payload_invalid"], 500) == "payload_invalid"
+    assert _noted(brake, ["payload_invalid"] * 3, 500) == "payload_invalid"
+    assert brake.tripped_at == 500
 
 
 def test_one_accepted_record_starts_the_row_anew() -> None:

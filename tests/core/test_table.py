@@ -135,6 +135,27 @@ def test_a_rollback_restores_deadlines_that_were_taken() -> None:
     assert not table.changes()
 
 
+def test_a_record_can_be_undone_without_the_others_of_its_batch() -> None:
+    """Sessions, deadlines, the number of open ones and the changelog's entries are as they were at the mark."""
+    first, *_ = states = sessions()
+    table = SessionTable(TIMING)
+    table.put(KEY, first)
+    before = table.next_deadline(), table.open_sessions(), list(table.changes())
+    table.mark()
+    table.put(KEY, None)
+    for number, state in enumerate(states):
+        table.put(b"other-%d" % number, state)
+    table.undo()
+    assert (table.next_deadline(), table.open_sessions(), list(table.changes())) == before
+    table.mark()
+    table.touch(KEY, first.seen + TIMING.subagent_idle, first.stamp)
+    table.undo()
+    assert table.get(KEY) == first
+    table.commit()
+    assert table.get(KEY) == first
+    assert list(table.sessions()) == [first]
+
+
 def test_a_session_that_came_and_went_within_a_batch_leaves_no_tombstone() -> None:
     table = SessionTable(TIMING)
     table.put(KEY, sessions()[0])

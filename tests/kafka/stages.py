@@ -60,6 +60,7 @@ class CountState:
         self.due: dict[bytes, int] = {}
         self._changed: dict[bytes, int | None] = {}
         self._due: dict[bytes, int | None] = {}
+        self.mark()
 
     def count(self, key: bytes) -> int:
         return (self._changed[key] if key in self._changed else self.counts.get(key, 0)) or 0
@@ -94,6 +95,12 @@ class CountState:
     def rollback(self) -> None:
         self._changed, self._due = {}, {}
 
+    def mark(self) -> None:
+        self._marked = dict(self._changed), dict(self._due)
+
+    def undo(self) -> None:
+        self._changed, self._due = self._marked
+
     def load(self, key: bytes, value: bytes | None) -> None:
         if value == b"unreadable":
             raise UnreadableState(f"{key.decode()} cannot be read")
@@ -108,7 +115,10 @@ class CountState:
 
 
 class CountStage(EchoStage):
-    """Gives each record its number within its key: `<key>=<number>`. `forget` drops the key, `…wait` makes a timer of 1 s."""
+    """Gives each record its number within its key: `<key>=<number>`. `forget` drops the key, `…wait` makes a timer of 1 s.
+
+    `…loud` says it twice, each time at length.
+    """
 
     name: StageName = "lifecycle"
 
@@ -126,6 +136,9 @@ class CountStage(EchoStage):
         number = state.count(key) + 1
         state.set(key, number, record.timestamp + 1_000 if value.endswith(b"wait") else None)
         said = key + b"=" + str(number).encode()
+        if value.endswith(b"loud"):
+            loud = Outgoing(self._topic, key, said + b"!" * 200, (), record.timestamp)
+            return (Emit((Outgoing(self._topic, key, said, (), record.timestamp), loud, loud), "steps/count"),)
         return (Emit((Outgoing(self._topic, key, said, (), record.timestamp),), "steps/count"),)
 
     def advance(self, state: PartitionState, now: int) -> tuple[Emit, ...]:

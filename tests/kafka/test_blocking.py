@@ -29,6 +29,7 @@ async def test_the_brake_stops_one_partition_until_a_restart(delivery: str) -> N
         await run.until(lambda: "braked" in _reason(run))
         await run.until(lambda: memory.committed.get(("g-normalize", good)) == 1)
         assert run.watcher.brakes == [(bad, "payload_invalid")]
+        assert "up to the one at offset 20;" in _reason(run)
         stood = memory.committed.get(("g-normalize", bad), 0)
         assert stood <= 20
         assert len(memory.values(LETTERS)) == stood

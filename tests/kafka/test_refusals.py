@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import pytest
 from aiokafka import TopicPartition
-from tests.kafka.bench import CHANGELOG, LETTERS, NORMALIZED, RAW, config, log, record, running
+from tests.kafka.bench import CHANGELOG, LETTERS, LIFECYCLE, NORMALIZED, RAW, config, log, record, running
 
 from acs_aaep_bridge.core.deadletter import ERROR_PREFIX
 from acs_aaep_bridge.kafka.memory import MemoryLog, MemorySink, MemoryTransactor
@@ -41,6 +41,25 @@ async def test_an_event_that_is_too_large_is_dead_lettered(delivery: str, known:
     assert dict(letter.headers)[ERROR_PREFIX + "code"] == b"output_too_large"
     assert +run.watcher.events == {"emitted": 2, "rejected": 1}
     assert run.watcher.letters == {"output_too_large": 1}
+
+
+@DELIVERIES
+@KNOWN
+async def test_a_hook_is_told_whole_or_not_at_all(delivery: str, known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of its three events are too large: one dead letter, nothing published, and it never happened to the state."""
+    _blind(monkeypatch, known)
+    memory = log(lifecycle=150)
+    memory.publish(NORMALIZED, b"a", b"loud", b"b", key=b"k", at=5)
+    async with running(memory, config(delivery), ["lifecycle"]) as run:
+        await run.until_committed(memory, "lifecycle")
+    told = dict.fromkeys(memory.values(LIFECYCLE))
+    if not known and delivery == "at_least_once":  # what was out before the broker said no stays out
+        assert told.pop(b"k=3", "said") is None
+    assert list(told) == [b"k=1", b"k=2"]
+    assert set(memory.values(LETTERS)) == {b"loud"}
+    assert +run.watcher.events == {"emitted": 2, "rejected": 1}
+    assert run.watcher.letters == {"output_too_large": 1}
+    assert bool(run.watcher.heard("output.refused")) is not known
 
 
 @DELIVERIES

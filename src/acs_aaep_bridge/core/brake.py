@@ -24,6 +24,8 @@ class Brake:
         self._rejected = 0
         self._highest = -1
         self._tripped: str | None = None
+        self.tripped_at = -1
+        """The offset of the record that tripped it."""
 
     @property
     def tripped(self) -> str | None:
@@ -46,6 +48,7 @@ class Brake:
         self._codes[code] += 1
         if self._tripped is None and self._is_over():
             self._tripped = min(self._codes, key=lambda each: (-self._codes[each], each))
+            self.tripped_at = offset
 
     def _forget(self, code: str | None) -> None:
         if code is not None:

@@ -145,6 +145,12 @@ class PartitionState(Protocol):
     def rollback(self) -> None:
         """Drop the overlay: the batch never happened."""
 
+    def mark(self) -> None:
+        """A record is about to be applied."""
+
+    def undo(self) -> None:
+        """What was applied since `mark` never happened; the rest of the overlay stays."""
+
     def load(self, key: bytes, value: bytes | None) -> None:
         """Take one changelog entry, in log order, while restoring. May keep the bytes unread until `loaded`."""
 

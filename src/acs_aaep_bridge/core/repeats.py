@@ -21,6 +21,7 @@ class SeenRequests:
         self._young: set[int] = set()
         self._old: set[int] = set()
         self._pending: set[int] = set()
+        self._marked: list[int] = []
 
     def repeated(self, session_id: str, request_id: str) -> bool:
         """Whether the session has shown this request before; remembers it. Both ids in lower case."""
@@ -28,6 +29,7 @@ class SeenRequests:
         if digest in self._pending or digest in self._young or digest in self._old:
             return True
         self._pending.add(digest)
+        self._marked.append(digest)
         return False
 
     def next_deadline(self) -> int | None:
@@ -44,6 +46,12 @@ class SeenRequests:
 
     def rollback(self) -> None:
         self._pending = set()
+
+    def mark(self) -> None:
+        self._marked.clear()
+
+    def undo(self) -> None:
+        self._pending.difference_update(self._marked)
 
     def load(self, key: bytes, value: bytes | None) -> None: ...
 

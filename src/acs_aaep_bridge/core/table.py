@@ -7,6 +7,7 @@ take its own events for repeats.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from acs_aaep_bridge.core.agenda import Agenda, Candidates
 from acs_aaep_bridge.core.attention import Header, due_at, header_of
@@ -16,6 +17,15 @@ from acs_aaep_bridge.core.statecodec import decode, encode, read_header
 
 _REFRESH_PARTS = 16
 _SPARE_CANDIDATES = 1_024
+
+
+class _Before(NamedTuple):
+    """What stood in the overlay for a key when the record came that changed it."""
+
+    changed: bool
+    state: SessionState | None
+    dirty: bool
+    written: int | None
 
 
 class SessionTable:
@@ -32,6 +42,8 @@ class SessionTable:
         self._written: dict[bytes, int] = {}
         self._open = 0
         self._opened_in_overlay = 0
+        self._opened_at_mark = 0
+        self._since_mark: dict[bytes, _Before] = {}
         self._agenda = Agenda()
         self._candidates: Candidates | None = None
         self._refresh = max(1, timing.subagent_idle // _REFRESH_PARTS)
@@ -51,6 +63,7 @@ class SessionTable:
         if isinstance(before, bytes):
             before = self.get(key)
         was_open = before is not None and before.open is not None
+        self._note(key)
         self._overlay[key] = state
         self._dirty[key] = None
         self._written.pop(key, None)
@@ -75,6 +88,7 @@ class SessionTable:
         seen, stamp = max(state.seen, now), max(state.stamp, timestamp)
         if seen == state.seen and stamp == state.stamp:
             return
+        self._note(key)
         written = self._written.setdefault(key, state.seen)
         self._overlay[key] = state._replace(seen=seen, stamp=stamp)
         if seen - written >= self._refresh:
@@ -137,6 +151,21 @@ class SessionTable:
         for key in touched:
             self._agenda.plan(key, self._due(key))
 
+    def mark(self) -> None:
+        self._since_mark.clear()
+        self._opened_at_mark = self._opened_in_overlay
+
+    def undo(self) -> None:
+        for key, before in self._since_mark.items():
+            _put_back(self._overlay, key, before.changed, before.state)
+            _put_back(self._dirty, key, before.dirty, None)
+            _put_back(self._written, key, before.written is not None, before.written)
+            self._agenda.plan(key, self._due(key))
+        if self._since_mark:
+            self._candidates = None
+        self._opened_in_overlay = self._opened_at_mark
+        self._since_mark.clear()
+
     def load(self, key: bytes, value: bytes | None) -> None:
         if value is None:
             self._base.pop(key, None)
@@ -154,7 +183,13 @@ class SessionTable:
     def open_sessions(self) -> int:
         return self._open + self._opened_in_overlay
 
+    def _note(self, key: bytes) -> None:
+        if key not in self._since_mark:
+            overlay = self._overlay
+            self._since_mark[key] = _Before(key in overlay, overlay.get(key), key in self._dirty, self._written.get(key))
+
     def _clear(self) -> None:
+        self._since_mark.clear()
         self._overlay.clear()
         self._dirty.clear()
         self._opened_in_overlay = 0
@@ -168,3 +203,10 @@ class SessionTable:
     def _due(self, key: bytes) -> int | None:
         head = self._header(key)
         return None if head is None else due_at(self._timing, head)
+
+
+def _put_back(where: dict[bytes, Any], key: bytes, was_there: bool, value: Any) -> None:
+    if was_there:
+        where[key] = value
+    else:
+        where.pop(key, None)

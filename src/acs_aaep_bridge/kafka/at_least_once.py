@@ -14,7 +14,7 @@ from acs_aaep_bridge.core.offsets import LowWaterMark
 from acs_aaep_bridge.kafka.batch import Batch
 from acs_aaep_bridge.kafka.changelog import entries
 from acs_aaep_bridge.kafka.partition import Parked, Worker
-from acs_aaep_bridge.kafka.ports import Item, Refused, Sink
+from acs_aaep_bridge.kafka.ports import Item, Refusal, Refused, Sink
 from acs_aaep_bridge.kafka.surroundings import Surroundings
 
 _PIPELINE = 8  # batches under way at once
@@ -149,11 +149,17 @@ class AtLeastOnce(Worker):
                 await sent
                 return
             except Refused as refused:
+                if self.around.changelog is not None and any(map(_is_late_reject, refused.refusals)):
+                    raise  # all of its record is rejected, and what it did to the state undone: that takes another reading
                 stand_ins = []
                 for item, refusal in refused.refusals:
                     if item.reject is not None:
                         self.around.observer.dead_letter_failed(self.around.name)
-                    stand_in = self.processor.instead(batch.report, item, refusal, wall)
+                    stand_in = self.processor.instead(item, refusal, wall)
+                    if item.reject is None and stand_in.reject is not None:
+                        batch.report.events[item.method, "emitted"] -= 1
+                        batch.report.events[item.method, "rejected"] += 1
+                        batch.report.dead_letters[stand_in.reject.code] += 1
                     batch.items[batch.items.index(item)] = stand_in
                     stand_ins.append(stand_in)
                 sent = self._sink.send(stand_ins)
@@ -189,3 +195,9 @@ def _retrieve(future: asyncio.Future[Any]) -> None:
     """A tombstone that could not be written costs a little space, nothing else."""
     if not future.cancelled():
         future.exception()
+
+
+def _is_late_reject(refused: tuple[Item, Refusal]) -> bool:
+    """Whether the broker's refusal is what makes a dead letter of the record."""
+    item, refusal = refused
+    return refusal == "too_large" and item.reject is None and item.record is not None

@@ -79,6 +79,7 @@ class Processor:
         self._wall = wall
         stage, state, tick, report = self.stage, self.state, self.clock.record, batch.report
         emits: list[Emit] = []
+        mark = state.mark
         for record in records:
             now = tick(record.timestamp, wall)
             due = state.next_deadline()
@@ -88,6 +89,7 @@ class Processor:
                 code, message = faults[record.offset]
                 outcomes: tuple[Outcome, ...] = (Reject(stage.name, code, message),)
             else:
+                mark()
                 outcomes = stage.apply(record, state, now)
             self._take(batch, record, outcomes, emits)
         report.events.update([(emit.method, "emitted" if emit.outgoing else "absorbed") for emit in emits])
@@ -102,7 +104,7 @@ class Processor:
         emits = self.stage.advance(self.state, now)
         _count(batch.report, emits)
         for emit in emits:
-            batch.items += [self._fitting(batch.report, Item(outgoing)) for outgoing in emit.outgoing]
+            batch.items += [self._fitting(Item(outgoing)) for outgoing in emit.outgoing]
 
     def _take(self, batch: Batch, record: Record, outcomes: tuple[Outcome, ...], emits: list[Emit]) -> None:
         """Add what one record gives to `batch`, and what of it was accepted to `emits`, to be counted all at once."""
@@ -112,22 +114,30 @@ class Processor:
         before = len(items)
         for outcome in outcomes:
             if type(outcome) is Emit:
-                refused = False
-                emits.append(outcome)
+                first, refused = len(items), None
                 for outgoing in outcome.outgoing:
                     item = new(Item, (outgoing, None, record, outcome.method, None))
                     if len(outgoing.value or b"") > suspect or self._verdicts:
-                        item = self._fitting(report, item)
-                        if item.reject is not None:
-                            code, refused = item.reject.code, True
+                        item = self._fitting(item)
+                        refused = refused or (item if item.reject is not None else None)
                     items.append(item)
-                accepted = accepted or not refused
+                if refused is None:
+                    accepted = True
+                    emits.append(outcome)
+                    continue
+                # All of a hook or nothing: half of it told, and remembered as told, could not be made good by a replay.
+                items[first:] = [refused]
+                if len(outcomes) == 1:  # in a batch the other elements stand; only the replay guard keeps state there
+                    self.state.undo()
+                code = "output_too_large"
+                report.events[outcome.method, "rejected"] += 1
+                report.dead_letters[code] += 1
             elif type(outcome) is Reject:
                 code = outcome.code
                 report.events[outcome.method, "rejected"] += 1
                 report.dead_letters[code] += 1
                 letter = dead_letter(record, outcome, self._dead_letters)
-                items.append(self._fitting(report, Item(letter, None, record, outcome.method, outcome)))
+                items.append(self._fitting(Item(letter, None, record, outcome.method, outcome)))
             else:
                 accepted = True
                 report.events[outcome.method, "skipped"] += 1
@@ -136,7 +146,7 @@ class Processor:
         if not record.headers or not _is_replayed(record):
             self.brake.note(record.offset, None if accepted else code)
 
-    def _fitting(self, report: BatchReport, item: Item) -> Item:
+    def _fitting(self, item: Item) -> Item:
         """The item, or what stands in for it where it is too large or was refused before."""
         while True:
             refusal = self._verdicts.get(_identity(item)) if self._verdicts else None
@@ -146,13 +156,13 @@ class Processor:
                 return item
             # One present for all attempts, so that its refusal is recognized.
             self._present = self._present or self._wall
-            item = self.instead(report, item, refusal, self._present)
+            item = self.instead(item, refusal, self._present)
 
     def remember(self, item: Item, refusal: Refusal) -> None:
         """The broker refused this item: the next time its input is read, its stand-in is made at once."""
         self._verdicts[_identity(item)] = refusal
 
-    def instead(self, report: BatchReport, item: Item, refusal: Refusal, wall: int) -> Item:
+    def instead(self, item: Item, refusal: Refusal, wall: int) -> Item:
         """What stands in for an item that a topic will not take. Raises Unpublishable when nothing can.
 
         A timestamp that the broker finds too far from now becomes `wall`; an event that is too large becomes a dead
@@ -176,9 +186,6 @@ class Processor:
                 f"the event is larger than {outgoing.topic} takes; raise {limit} there, then replay",
                 method=item.method,
             )
-            report.events[item.method, "emitted"] -= 1
-            report.events[item.method, "rejected"] += 1
-            report.dead_letters[reject.code] += 1
             letter = dead_letter(record, reject, self._dead_letters)
             return item._replace(outgoing=letter, reject=reject)
         stand_in = reference(record, item.reject, self._dead_letters)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Literal, NamedTuple
@@ -160,6 +161,7 @@ class Worker(ABC):
                 await self._take()
                 await self._work()
             except Refused as refused:
+                self._tell_refusals(refused)
                 try:
                     self._learn_refusals(refused)
                 except Unpublishable as error:
@@ -409,6 +411,12 @@ class Worker(ABC):
         report.latencies = [(wall - timestamp) / 1000 for timestamp in batch.timestamps if timestamp >= 0]
         self.around.observer.batch_finished(report)
 
+    def _tell_refusals(self, refused: Refused) -> None:
+        """Say why the partition is about to be taken again."""
+        counts = Counter((item.outgoing.topic, refusal) for item, refusal in refused.refusals)
+        for (topic, refusal), count in counts.items():
+            self.around.observer.log("warning", "output.refused", **self._where, output=topic, reason=refusal, count=count)
+
     def _learn_refusals(self, refused: Refused) -> None:
         """Remember what the broker will not take, for when the same input is read again.
 
@@ -430,7 +438,10 @@ class Worker(ABC):
             raise OwnershipLost(f"{self.partition} belongs to someone else now")
 
     def _braked(self, code: str) -> str:
-        return f"too many records are rejected, most of them as {code}; mend what sends them, or the configuration, and restart"
+        return (
+            f"too many records are rejected, most of them as {code}, up to the one at offset {self.processor.brake.tripped_at}; "
+            "mend what sends them, or the configuration, and restart"
+        )
 
     @property
     def _where(self) -> dict[str, Any]:
