@@ -46,7 +46,17 @@ def test_what_is_stale_is_left_out_unless_it_is_critical() -> None:
 
 
 def test_without_a_limit_nothing_is_stale() -> None:
-    assert Listener("normal", 0, lambda: NOW).hear(event(1, 10_000 * HOUR)) is not None
+    patient = Listener("normal", 0, lambda: NOW)
+    assert patient.hear(event(1, 10_000 * HOUR)) is not None
+    assert patient.left_out == 0
+
+
+def test_what_is_left_out_is_counted_so_that_silence_can_be_explained() -> None:
+    """Neither what is critical nor what is fresh counts."""
+    ear = listener()
+    for each in (event(1), event(2, 2 * HOUR), event(3, 2 * HOUR, urgency="critical"), event(4, 2 * HOUR)):
+        ear.hear(each)
+    assert ear.left_out == 2
 
 
 @pytest.mark.parametrize("verbosity", get_args(Verbosity))

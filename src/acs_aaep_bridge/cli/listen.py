@@ -36,6 +36,8 @@ class Listener:
     def __init__(self, verbosity: Verbosity, max_age: int, clock: Callable[[], int]) -> None:
         self._fields, self._max_age, self._clock = _FALLBACK[verbosity], max_age, clock
         self._heard: OrderedDict[str, None] = OrderedDict()
+        self.left_out = 0
+        """Events that were too old to be spoken."""
 
     def hear(self, value: bytes | None) -> str | None:
         """The line to speak, or None: not an event, heard before, stale, or an event without words."""
@@ -44,6 +46,7 @@ class Listener:
             return None
         critical = event.get("urgency") == "critical"
         if not critical and self._stale(event.get("timestamp")):
+            self.left_out += 1
             return None
         words = self._words(event)
         return (_CRITICAL if critical else "") + words if words else None
@@ -121,7 +124,10 @@ async def _listen(config: Config, listener: Listener, start: Literal["beginning"
 
     async with aclosing(follow(config, [topic], start, ready)) as records:
         async for record in records:
+            before = listener.left_out
             words = listener.hear(record.value)
+            if listener.left_out > before == 0:
+                click.echo("Some events are too old and left out; --max-age 0 speaks them too.", err=True)
             if words:
                 click.echo(words)
                 spoken += 1
