@@ -73,12 +73,19 @@ class Committed:
     """What a group has committed of a topic, asked again and again on one connection."""
 
     def __init__(self, bootstrap: str, group: str, topic: str, partitions: int) -> None:
-        self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
+        self._settings: dict[str, str | int] = {"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0}
         self._wanted = [TopicPartition(topic, number) for number in range(partitions)]
+        self._consumer = Consumer(self._settings)
 
     def read(self) -> dict[int, int]:
         """The offset by partition; partitions without one are left out. Raises KafkaException while nobody can say."""
-        found = self._consumer.committed(self._wanted, timeout=10)
+        try:
+            found = self._consumer.committed(self._wanted, timeout=5)
+        except KafkaException:
+            # A consumer that never joins does not look for a coordinator that has moved: the next look takes a new one.
+            self.close()
+            self._consumer = Consumer(self._settings)
+            raise
         return {one.partition: one.offset for one in found if one.offset >= 0}
 
     def close(self) -> None:
