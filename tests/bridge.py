@@ -204,7 +204,7 @@ def caught_up(names: Names, *bridges: Bridge, timeout: float = 120.0) -> None:
 
 def _consumed(names: Names, stage: str, topic: str, timeout: float, bridges: tuple[Bridge, ...]) -> None:
     wanted = last_offsets(names.bootstrap, topic)
-    asked = topics.Committed(names.bootstrap, names.group(stage), topic, len(topics.ends(names.bootstrap, topic)))
+    asked = topics.Committed(names.bootstrap, names.group(stage), topic, topics.count(names.bootstrap, topic))
     seen: dict[int, int] = {}
 
     def done() -> bool:

@@ -101,14 +101,31 @@ def committed(bootstrap: str, group: str, topic: str, partitions: int) -> dict[i
         asked.close()
 
 
+def count(bootstrap: str, topic: str) -> int:
+    """How many partitions a topic has."""
+    return len(
+        AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(topic, timeout=20).topics[topic].partitions
+    )
+
+
 def ends(bootstrap: str, topic: str) -> dict[int, int]:
-    """The high watermark by partition."""
+    """The high watermark by partition. Waits for a leader that does not know it yet."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": unique("ends"), "log_level": 0})
+    found: dict[int, int] = {}
+
+    def known() -> bool:
+        try:
+            for number in consumer.list_topics(topic, timeout=20).topics[topic].partitions:
+                found[number] = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=20)[1]
+        except KafkaException:  # after a change of leaders
+            return False
+        return True
+
     try:
-        numbers = consumer.list_topics(topic, timeout=20).topics[topic].partitions
-        return {number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=20)[1] for number in numbers}
+        until(known, 60, f"the ends of {topic}")
     finally:
         consumer.close()
+    return found
 
 
 def read_all(bootstrap: str, topic: str, *, committed_only: bool = True, timeout: float = 60.0) -> list[Message]:

@@ -78,7 +78,7 @@ class Lab:
     def committed(self, stage: str) -> int:
         """The sum of the group's committed offsets."""
         topic = self.names.raw if stage == "normalize" else self.names.normalized
-        count = len(topics.ends(self.names.bootstrap, topic))
+        count = topics.count(self.names.bootstrap, topic)
         return sum(topics.committed(self.names.bootstrap, self.names.group(stage), topic, count).values())
 
     def consumed(self, stage: str, timeout: float = 30.0) -> None:
