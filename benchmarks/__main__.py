@@ -64,7 +64,8 @@ class Bench:
         command = [sys.executable, "-m", "benchmarks.copy", self.kafka.bootstrap, source.raw, target, target]
         child = Child(command, self.home / f"{target}.log", dict(os.environ))
         try:
-            found = measure.throughput(child, self.kafka.bootstrap, target, source.raw)
+            with measure.progress(self.kafka.bootstrap, target, source.raw) as done:
+                found = measure.throughput(child, done, self.count)
         finally:
             child.kill()
         self._add(mix, "bare copy", "at_least_once", found, found)
@@ -76,10 +77,13 @@ class Bench:
         arguments = () if stage == "whole" else ("--stage", stage)
         bridge = Bridge(self.home, tree, *arguments)
         try:
-            group, topic = names.group("lifecycle"), tree["topics"]["normalized"]
-            if stage != "lifecycle":
-                group, topic = names.group("normalize"), tree["input"]["topics"][0]
-            found = measure.throughput(bridge.child, self.kafka.bootstrap, group, topic)
+            if stage == "whole":  # all is done when the second stage has it; its input holds markers, so the metric tells
+                consumed = "records_consumed_total"
+                found = measure.throughput(bridge.child, lambda: bridge.total(consumed, "stage")["lifecycle",], self.count)
+            else:
+                topic = tree["input"]["topics"][0] if stage == "normalize" else tree["topics"]["normalized"]
+                with measure.progress(self.kafka.bootstrap, names.group(stage), topic) as done:
+                    found = measure.throughput(bridge.child, done, self.count)
         finally:
             bridge.kill()
         self._add(mix, stage, delivery, found, copied)
@@ -106,7 +110,8 @@ class Bench:
         names, tree = self._onto(source, raw=source.raw)
         bridge = Bridge(self.home, {**tree, "delivery": "at_least_once"}, "--stage", "normalize")
         try:
-            measure.throughput(bridge.child, self.kafka.bootstrap, names.group("normalize"), source.raw)
+            with measure.progress(self.kafka.bootstrap, names.group("normalize"), source.raw) as done:
+                measure.throughput(bridge.child, done, self.count)
             bridge.stop()
         finally:
             bridge.kill()

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from statistics import quantiles
 
 import psutil
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from tests.brokers import topics
 from tests.brokers.process import Child
 from tests.brokers.publisher import Publisher, Record
 
 _WARM = 0.1
-_EVERY = 0.05
+_EVERY = 0.1
 _SETTLING = 3.0
 _QUIET = 15.0
 
@@ -36,28 +37,40 @@ class Throughput:
         return self.cpu_seconds / self.records * 1e6
 
 
-def throughput(child: Child, bootstrap: str, group: str, topic: str, timeout: float = 300.0) -> Throughput:
-    """Watch `child` consume all of `topic`, which must be filled already and hold no transaction markers."""
-    ends = topics.ends(bootstrap, topic)
-    progress = topics.Committed(bootstrap, group, topic, len(ends))
-    total = sum(ends.values())
+def throughput(child: Child, done: Callable[[], int], total: int, timeout: float = 300.0) -> Throughput:
+    """Watch `child` until `done` says that all of `total` records are."""
     process = psutil.Process(child.pid)
     start: tuple[int, float, float] | None = None
     deadline = time.monotonic() + timeout
+    while True:
+        count, now, cpu = done(), time.monotonic(), _cpu(process)
+        if start is None and count >= total * _WARM:
+            start = (count, now, cpu)
+        if start is not None and count >= total:
+            if count == start[0]:
+                raise AssertionError("too few records to measure: all were done at the first look")
+            return Throughput(count - start[0], now - start[1], cpu - start[2])
+        if now > deadline or not child.running():
+            raise AssertionError(f"{count} of {total} records after {timeout} s\n{child.tail()}")
+        time.sleep(_EVERY)
+
+
+@contextmanager
+def progress(bootstrap: str, group: str, topic: str) -> Iterator[Callable[[], int]]:
+    """How many records the group has committed of `topic`, which must hold no transaction markers: offsets count records."""
+    asked = topics.Committed(bootstrap, group, topic, topics.count(bootstrap, topic))
+    last = 0
+
+    def done() -> int:
+        nonlocal last
+        with suppress(KafkaException):  # a busy broker: asked again
+            last = sum(asked.read().values())
+        return last
+
     try:
-        while True:
-            count, now, cpu = sum(progress.read().values()), time.monotonic(), _cpu(process)
-            if start is None and count >= total * _WARM:
-                start = (count, now, cpu)
-            if start is not None and count >= total:
-                if count == start[0]:
-                    raise AssertionError("too few records to measure: all were done at the first look")
-                return Throughput(count - start[0], now - start[1], cpu - start[2])
-            if now > deadline or not child.running():
-                raise AssertionError(f"{count} of {total} records of {topic} after {timeout} s\n{child.tail()}")
-            time.sleep(_EVERY)
+        yield done
     finally:
-        progress.close()
+        asked.close()
 
 
 def _cpu(process: psutil.Process) -> float:
