@@ -28,6 +28,9 @@ POINTS: dict[Delivery, tuple[str, ...]] = {
     "at_least_once": ("outputs_acked", "changelog_acked"),
 }
 _KAFKA = {"session_timeout": "6s", "heartbeat_interval": "2s"}
+_TRANSACTION = {"interval": "500ms"}
+"""Rarer than by default: two dozen partitions at eight transactions a second each keep three brokers on one machine busy with
+nothing else, and then every fault takes minutes to heal."""
 _PATIENCE = 90.0
 
 
@@ -162,7 +165,7 @@ class Chaos:
         return self._chance.randrange(len(self.bridges))
 
     def _start(self, fail_at: str | None = None) -> Bridge:
-        settings = self.names.settings(delivery=self._delivery, kafka=_KAFKA)
+        settings = self.names.settings(delivery=self._delivery, kafka=_KAFKA, transaction=_TRANSACTION)
         env = {"FAIL_AT": fail_at} if fail_at else {}
         return Bridge(self._folder, settings, env=env, entry="tests.faults.victim")
 
