@@ -80,6 +80,8 @@ def seen(kafka: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prome
             stack.callback(bridge.kill)
             bridge.wait_ready()
             bridges.append(bridge)
+            # A rate needs a look from before: without it the rebalance that the next bridge causes would not be seen.
+            until(lambda: len(prometheus.query("up == 1")) == len(bridges), 30, "Prometheus scrapes the bridge", pause=0.5)
             records = ((sent.key, sent.value) for sent in mixed(len(bridges), RECORDS))
             topics.fill(kafka.bootstrap, names.raw, records)
         caught_up(names, *bridges)
