@@ -41,7 +41,7 @@ def invoke(draft: Draft, hook: Hook) -> None:
             "tool_invoked", draft.who()._replace(tool=draft.policy.announcer.tool(call.name or call.tool))
         ),
         "tool": call.tool,
-        "tool_call_id": "call_" + call.id,
+        "tool_call_id": identity.tool_call(call.id),
     }
     if arguments := _arguments(draft, hook.payload.get("arguments")):
         fields["args_summary"] = arguments
@@ -64,7 +64,7 @@ def answer(draft: Draft, hook: Hook) -> None:
         **draft.policy.announcer.texts(f"tool_{exit_status}", Words(tool=draft.policy.announcer.tool(call.name or call.tool))),
         "tool": call.tool,
         "status": STATUS[exit_status],
-        "tool_call_id": "call_" + call.id,
+        "tool_call_id": identity.tool_call(call.id),
     }
     duration = hook.payload.get("duration_ms")
     if isinstance(duration, int) and 0 <= duration <= LONGEST_MS:
@@ -111,13 +111,13 @@ def _unanswered(draft: Draft, open_: Open, call: Call, moment: Moment) -> Open:
         **draft.policy.announcer.texts("tool_unanswered", Words(tool=draft.policy.announcer.tool(call.name or call.tool))),
         "tool": call.tool,
         "status": "timeout",
-        "tool_call_id": "call_" + call.id,
+        "tool_call_id": identity.tool_call(call.id),
     }
     never = Event(
         TOOL_COMPLETED,
         fields,
         "background",
-        identity=(TOOL_COMPLETED, f"call_{call.id}:end"),
+        identity=(TOOL_COMPLETED, f"{identity.tool_call(call.id)}:end"),
         extension=_original(call),
         inferred=True,
         outcome="unanswered",

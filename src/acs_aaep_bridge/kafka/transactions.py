@@ -34,7 +34,6 @@ class KafkaTransactor:
         self._producer = make()
         self._packer = Packer(self._producer, topics)
         self._group = group
-        self._alone: set[TopicPartition] = set()
 
     @property
     def suspect(self) -> int:
