@@ -21,7 +21,7 @@ from acs_aaep_bridge.cli.sessions import _duration
 from acs_aaep_bridge.config import load
 from acs_aaep_bridge.core.model import Emit, Record
 from acs_aaep_bridge.core.stages import build_stage
-from acs_aaep_bridge.kafka.changelog import NEXT_OFFSET_KEY
+from acs_aaep_bridge.kafka.entries import NEXT_OFFSET_KEY
 
 NOW = int(time.time() * 1000)
 Entries = list[tuple[bytes, bytes | None]]

@@ -8,7 +8,8 @@ import pytest
 from aiokafka import TopicPartition
 
 from acs_aaep_bridge.core.model import Outgoing
-from acs_aaep_bridge.kafka.ports import Item, Refused
+from acs_aaep_bridge.kafka.entries import entries
+from acs_aaep_bridge.kafka.ports import Item, Owed, Refused
 from tests.contracts.conftest import LIMIT, PARTITIONS, Place
 
 AT = 1_780_000_000_123
@@ -129,6 +130,27 @@ async def test_state_comes_back_in_order(place: Place) -> None:
         assert restored.end == await changelog.end(1) == 3
         assert await changelog.end(0) == 0
     finally:
+        await probe.stop()
+
+
+async def test_what_is_owed_comes_back_until_it_is_written_off(place: Place) -> None:
+    """An event that was written with its session is given whole, unless a later entry of the session is without it."""
+    place.needs("end offsets")
+    names = place.names
+    said = [Outgoing(names.lifecycle, b"s", value, (("h", b"\xff"), ("none", None)), AT) for value in (b"\x00event", b"next")]
+    probe, sink = place.backend.probe("lifecycle"), place.backend.sink("lifecycle")
+    await probe.start()
+    await sink.start()
+    try:
+        changelog = place.backend.changelog(probe)
+        owed = {b"paid": said[:1], b"gone": said[:1], b"due": said}
+        await sink.send(entries(changelog.topic, 2, [(key, b"state") for key in owed], AT, owed))
+        await sink.send(entries(changelog.topic, 2, [(b"paid", b"later"), (b"gone", None)], AT))
+        restored = await changelog.restore(2, lambda key, value: None, lambda count, position, end: None)
+        assert restored.entries == 5
+        assert restored.owed == (Owed(b"due", b"state", tuple(said)),)
+    finally:
+        await sink.stop(5)
         await probe.stop()
 
 

@@ -44,6 +44,14 @@ def log(partitions: int = 1, **limits: int) -> MemoryLog:
     return MemoryLog(dict.fromkeys((RAW, NORMALIZED, LIFECYCLE, LETTERS, CHANGELOG), partitions), limits)
 
 
+def copy_of(memory: MemoryLog) -> MemoryLog:
+    """What the broker has at this moment: what a process that dies now leaves behind."""
+    copy = log()
+    copy.partitions = {tp: list(entries) for tp, entries in memory.partitions.items()}
+    copy.committed = dict(memory.committed)
+    return copy
+
+
 class Watcher(NullObserver):
     """Keeps what it is told."""
 
@@ -89,7 +97,7 @@ class Watcher(NullObserver):
 
 
 class Run:
-    """One running bridge. `end` stops it as SIGTERM would; `crash` drops it on the floor."""
+    """One running bridge. `end` stops it as SIGTERM would."""
 
     def __init__(self, watcher: Watcher, task: asyncio.Task[None], stop: asyncio.Event) -> None:
         self.watcher = watcher

@@ -146,7 +146,8 @@ class CountStage(EchoStage):
         due = sorted((when, key) for key, when in state.deadlines().items() if when <= now)
         for _, key in due:
             state.set(key, state.count(key))
-        return tuple(Emit((Outgoing(self._topic, key, key + b"!", (), when),), "steps/timer") for when, key in due)
+        said = [(key, Outgoing(self._topic, key, key + b"!", (("said", b"late"),), when)) for when, key in due]
+        return tuple(Emit((outgoing,), "steps/timer", session=key) for key, outgoing in said)
 
 
 def build(name: StageName, config: Config) -> Stage:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import time
 
 import pytest
-from tests.kafka.bench import CHANGELOG, LIFECYCLE, NORMALIZED, config, log, running
+from tests.kafka.bench import CHANGELOG, LIFECYCLE, NORMALIZED, config, copy_of, log, record, running
+
+from acs_aaep_bridge.core.model import Outgoing
+from acs_aaep_bridge.kafka.memory import MemoryLog
+from acs_aaep_bridge.kafka.ports import Item
 
 DELIVERIES = pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
 
@@ -71,7 +75,53 @@ async def test_a_timers_decision_is_written_before_it_is_said() -> None:
     memory.trap = trap
     async with running(memory, config("at_least_once"), ["lifecycle"]) as run:
         await run.until(lambda: len(memory.values(LIFECYCLE)) == 2)
-    assert order == [LIFECYCLE, CHANGELOG, CHANGELOG, LIFECYCLE]
+    assert order == [LIFECYCLE, CHANGELOG, CHANGELOG, LIFECYCLE, CHANGELOG]
+
+
+@DELIVERIES
+async def test_what_a_timer_decided_is_said_by_whoever_comes_next(delivery: str) -> None:
+    """A process that dies at least once between the decision and its event leaves the event to its successor, of either kind."""
+    memory = log()
+    memory.publish(NORMALIZED, b"wait", key=b"a", at=_now() - 900)
+    left_behind: list[MemoryLog] = []
+
+    def keep_what_a_death_would_leave(name: str) -> None:
+        said = memory.values(LIFECYCLE)
+        if name == "changelog_acked" and len(memory.values(CHANGELOG)) == 2 and said == [b"a=1"]:
+            left_behind.append(copy_of(memory))
+
+    async with running(memory, config("at_least_once"), ["lifecycle"], failpoint=keep_what_a_death_would_leave) as run:
+        await run.until(lambda: len(memory.values(LIFECYCLE)) == 2)
+    (dead,) = left_behind
+    for _ in range(2):
+        async with running(dead, config(delivery), ["lifecycle"]) as run:
+            await run.until(lambda: bool(run.watcher.heard("partition.taken")))
+            await run.until(lambda: len(dead.values(LIFECYCLE)) == 2)
+    assert [record(dead, LIFECYCLE, place) for place in (0, 1)] == [record(memory, LIFECYCLE, place) for place in (0, 1)]
+    assert dead.values(LIFECYCLE) == [b"a=1", b"a!"]
+
+
+async def test_what_was_said_is_owed_no_longer() -> None:
+    """At least once: the last entry of a session whose event was acknowledged does not carry the event."""
+    memory = log()
+    memory.publish(NORMALIZED, b"wait", key=b"a", at=_now() - 900)
+    async with running(memory, config("at_least_once"), ["lifecycle"]) as run:
+        await run.until(lambda: len(memory.values(CHANGELOG)) == 3)
+    owing = [[name for name, _ in record(memory, CHANGELOG, place).headers] for place in range(3)]
+    assert owing == [[], ["outbox"], []]
+
+
+@DELIVERIES
+async def test_an_event_that_waits_and_cannot_be_read_blocks(delivery: str) -> None:
+    """It is neither guessed nor forgotten."""
+    memory = log()
+    entry = Outgoing(CHANGELOG, b"a", b"[1,null]", (("outbox", b"[2]"),), 1_000)
+    memory.append(Item(entry, 0))
+    async with running(memory, config(delivery), ["lifecycle"]) as run:
+        await run.until(lambda: bool(run.watcher.heard("partition.blocked")))
+        (blocked,) = run.watcher.heard("partition.blocked")
+    assert "the event that waits in the changelog for the session 'a' cannot be read" in blocked["reason"]
+    assert memory.values(LIFECYCLE) == []
 
 
 async def test_a_tombstone_waits_for_the_commit() -> None:

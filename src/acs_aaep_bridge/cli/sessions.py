@@ -20,7 +20,7 @@ from acs_aaep_bridge.config import Config
 from acs_aaep_bridge.core.session import Open, SessionState
 from acs_aaep_bridge.core.statecodec import decode
 from acs_aaep_bridge.errors import UnreadableState, UsageError
-from acs_aaep_bridge.kafka.changelog import NEXT_OFFSET_KEY
+from acs_aaep_bridge.kafka.entries import NEXT_OFFSET_KEY
 from acs_aaep_bridge.telemetry.logs import configure
 
 _HEADINGS = ("SESSION", "KIND", "AGE", "SILENT", "STATE", "CALLS", "AGENT", "PARENT")

@@ -148,7 +148,7 @@ class LifecycleStage:
             return outgoing._replace(method=method)
         if step.state is not before:
             table.put(key, step.state)
-        return new(Emit, (outgoing, method, step.notes, _announced(step.said), None, None))
+        return new(Emit, (outgoing, method, step.notes, _announced(step.said), None, None, None))
 
     def _heard(self, method: bytes, record: Record, table: SessionTable, now: int) -> tuple[Emit, ...]:
         if record.key is not None:
@@ -173,7 +173,7 @@ class LifecycleStage:
         if isinstance(outgoing, Reject):
             raise BridgeError(outgoing.message)
         method = before.open.context.hook if before.open else ""
-        emits.append(Emit(outgoing, method, step.notes, _announced(step.said)))
+        emits.append(Emit(outgoing, method, step.notes, _announced(step.said), session=key))
 
     def _outgoing(self, said: tuple[Said, ...], timestamp: int) -> tuple[Outgoing, ...] | Reject:
         records: list[Outgoing] = []

@@ -57,7 +57,8 @@ class Emit(NamedTuple):
     `method` is the hook's name as received (metrics map unknown ones to `other`). `notes` are of the closed set
     `held duplicate late after_end orphan_result no_request clock_ahead inferred_start inferred_end superseded replayed`.
     `announced` has one (AAEP type, outcome or "") per lifecycle event in `outgoing`. `skew_ms` is the hook's own
-    timestamp less the record's, `signature` its verdict (normalize stage only, else None).
+    timestamp less the record's, `signature` its verdict (normalize stage only, else None). `session` is the key in
+    `PartitionState.changes` of the session that a timer spoke for, None for what a record gave.
     """
 
     outgoing: tuple[Outgoing, ...]
@@ -66,6 +67,7 @@ class Emit(NamedTuple):
     announced: tuple[tuple[str, str], ...] = ()
     skew_ms: int | None = None
     signature: str | None = None
+    session: bytes | None = None
 
 
 class Skip(NamedTuple):

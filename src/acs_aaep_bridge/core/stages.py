@@ -116,7 +116,7 @@ class NormalizeStage:
             notes = ("replayed",)
         method, _, _, occurred_at, signature = event
         skew = occurred_at - record.timestamp if record.timestamp >= 0 else None
-        return new(Emit, ((outgoing,), method, notes, (), skew, signature["status"]))
+        return new(Emit, ((outgoing,), method, notes, (), skew, signature["status"], None))
 
     def _verified(self, event: HookEvent, request: Json) -> HookEvent | Reject:
         """The event with its signature's status, or why `signature.mode` does not let it pass."""

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from aiokafka import TopicPartition
 
+from acs_aaep_bridge.core.model import Outgoing
 from acs_aaep_bridge.core.offsets import LowWaterMark
 from acs_aaep_bridge.kafka.batch import Batch
-from acs_aaep_bridge.kafka.changelog import entries
+from acs_aaep_bridge.kafka.entries import entries
 from acs_aaep_bridge.kafka.partition import Parked, Worker
 from acs_aaep_bridge.kafka.ports import Item, Refusal, Refused, Sink
 from acs_aaep_bridge.kafka.surroundings import Surroundings
@@ -68,6 +69,8 @@ class AtLeastOnce(Worker):
 
     async def _work(self) -> None:
         limit = self.around.config.kafka.max_poll_records
+        if self._owed:
+            await self._say_what_is_owed()
         while True:
             due = await self._wait()
             if self.draining:
@@ -114,25 +117,41 @@ class AtLeastOnce(Worker):
         self._close(batch, has_records, time.monotonic() - began)
 
     async def _deliver_with_state(self, batch: Batch, changes: Sequence[tuple[bytes, bytes | None]], timers_only: bool) -> None:
-        """What a timer decided by the wall clock may be decided otherwise the next time: it is written before it is said."""
+        """What a timer decided by the wall clock may be decided otherwise the next time: it is written before it is said.
+
+        Written together with what is to be said, and once more without, so that nobody who dies in between takes it along.
+        """
         began = time.monotonic()
         if timers_only:
-            await self._write_state(changes)
+            owed = _by_session(batch.items)
+            await self._write_state([(key, value) for key, value in changes if value is not None], owed)
+            changes = [(key, value) for key, value in changes if value is None or key in owed]
         await self._acknowledged(batch, self._sink.send(batch.items))
         self.around.failpoint("outputs_acked")
-        if not timers_only:
-            await self._write_state(changes)
+        await self._write_state(changes)
         self.processor.commit()
         self._close(batch, not timers_only, time.monotonic() - began)
         state = self.processor.state
         self.around.observer.sessions_open(self.around.name, *self.partition, state.open_sessions())
 
-    async def _write_state(self, changes: Sequence[tuple[bytes, bytes | None]]) -> None:
+    async def _say_what_is_owed(self) -> None:
+        """As a batch of its own, before anything else of this partition."""
+        began, batch = time.monotonic(), self._owed_batch()
+        self.in_flight = len(self._owed)
+        await self._acknowledged(batch, self._sink.send(batch.items))
+        await self._write_state(batch.entries)
+        self._owed = ()
+        self.in_flight = 0
+        self._finished(batch, time.monotonic() - began)
+
+    async def _write_state(
+        self, changes: Sequence[tuple[bytes, bytes | None]], owed: Mapping[bytes, Sequence[Outgoing]] | None = None
+    ) -> None:
         """Write entries now; tombstones only when the commit has passed what they forget, or a replay would find no session."""
         changelog = self.around.changelog
         if changelog is None:
             return
-        items = entries(changelog.topic, self.partition.partition, changes, self.around.wall())
+        items = entries(changelog.topic, self.partition.partition, changes, self.around.wall(), owed)
         written = {item.outgoing.key for item in items if item.outgoing.value is not None}
         # What was forgotten and has come back must not be buried by the tombstone that still waits.
         self._tombstones = deque(due for due in self._tombstones if due[1].outgoing.key not in written)
@@ -195,6 +214,15 @@ def _retrieve(future: asyncio.Future[Any]) -> None:
     """A tombstone that could not be written costs a little space, nothing else."""
     if not future.cancelled():
         future.exception()
+
+
+def _by_session(items: Sequence[Item]) -> dict[bytes, list[Outgoing]]:
+    """What is said of each session."""
+    said: dict[bytes, list[Outgoing]] = defaultdict(list)
+    for item in items:
+        if item.session is not None:
+            said[item.session].append(item.outgoing)
+    return said
 
 
 def _is_late_reject(refused: tuple[Item, Refusal]) -> bool:

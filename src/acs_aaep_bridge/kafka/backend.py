@@ -62,8 +62,9 @@ class KafkaBackend:
 
     def changelog(self, probe: KafkaProbe) -> KafkaChangelog:
         wait = self._config.kafka.transaction_timeout / 1000 + _OPEN_TRANSACTION_MARGIN
-        reader = partial(self._clients.reader, "lifecycle-restore")
-        return KafkaChangelog(self._config.topics.changelog, reader, probe.client, wait)
+        client = partial(self._clients.plain, "lifecycle-restore")
+        names = self._config.topics
+        return KafkaChangelog(names.changelog, names.lifecycle, client, probe.client, wait)
 
     def expected(self, stage: StageName) -> dict[str, int]:
         inputs = set(self._config.input.topics) if stage == "normalize" else {self._config.topics.normalized}

@@ -11,7 +11,7 @@ from acs_aaep_bridge.core.clock import StreamClock
 from acs_aaep_bridge.core.deadletter import REPLAY_COUNT, dead_letter, reference
 from acs_aaep_bridge.core.model import Emit, Outcome, Outgoing, PartitionState, Record, Reject, Stage, new
 from acs_aaep_bridge.kafka.observer import BatchReport
-from acs_aaep_bridge.kafka.ports import Fault, Item, Refusal
+from acs_aaep_bridge.kafka.ports import Fault, Item, Owed, Refusal
 
 _Identity = tuple[int, str, bytes | None, bytes | None, int]
 
@@ -25,6 +25,8 @@ class Batch:
     items: list[Item] = field(default_factory=list)
     timestamps: list[int] = field(default_factory=list)
     """Record timestamps of input that gave output, for the latency."""
+    entries: list[tuple[bytes, bytes | None]] = field(default_factory=list)
+    """Changelog entries (key, value) to be written before those of the state's own changes."""
 
     @property
     def size(self) -> int:
@@ -104,7 +106,14 @@ class Processor:
         emits = self.stage.advance(self.state, now)
         _count(batch.report, emits)
         for emit in emits:
-            batch.items += [self._fitting(Item(outgoing)) for outgoing in emit.outgoing]
+            batch.items += [self._fitting(Item(outgoing, session=emit.session)) for outgoing in emit.outgoing]
+
+    def repeat(self, batch: Batch, owed: Sequence[Owed], wall: int) -> None:
+        """Add what was decided before and perhaps never said: the events, and the entries that owe them no longer."""
+        self._wall = wall
+        for one in owed:
+            batch.items += [self._fitting(Item(outgoing, session=one.key)) for outgoing in one.outgoing]
+            batch.entries.append((one.key, one.value))
 
     def _take(self, batch: Batch, record: Record, outcomes: tuple[Outcome, ...], emits: list[Emit]) -> None:
         """Add what one record gives to `batch`, and what of it was accepted to `emits`, to be counted all at once."""
@@ -116,7 +125,7 @@ class Processor:
             if type(outcome) is Emit:
                 first, refused = len(items), None
                 for outgoing in outcome.outgoing:
-                    item = new(Item, (outgoing, None, record, outcome.method, None))
+                    item = new(Item, (outgoing, None, record, outcome.method, None, None))
                     if len(outgoing.value or b"") > suspect or self._verdicts:
                         item = self._fitting(item)
                         refused = refused or (item if item.reject is not None else None)
@@ -195,7 +204,7 @@ class Processor:
 
 
 def _count(report: BatchReport, emits: Sequence[Emit]) -> None:
-    for _, _, notes, announced, skew_ms, _ in emits:
+    for _, _, notes, announced, skew_ms, _, _ in emits:
         if notes:
             report.notes.update(notes)
         if announced:

@@ -10,7 +10,7 @@ from aiokafka import TopicPartition
 
 from acs_aaep_bridge.errors import OwnershipLost
 from acs_aaep_bridge.kafka.batch import Batch
-from acs_aaep_bridge.kafka.changelog import entries, next_offset_entry
+from acs_aaep_bridge.kafka.entries import entries, next_offset_entry
 from acs_aaep_bridge.kafka.partition import KILL_WITHIN, START_WITHIN, Parked, Worker
 from acs_aaep_bridge.kafka.ports import Item, Refused, Transactor
 from acs_aaep_bridge.kafka.surroundings import Surroundings
@@ -64,8 +64,9 @@ class ExactlyOnce(Worker):
     async def _work(self) -> None:
         config = self.around.config.transaction
         began = 0.0
-        if self._owes_commit:
-            await self._transact(await self._process([], None))
+        if self._owes_commit or self._owed:
+            await self._transact(self._owed_batch())
+            self._owed = ()
         while True:
             due = await self._wait()
             if self.draining:
@@ -123,7 +124,7 @@ class ExactlyOnce(Worker):
         if changelog is None:
             return []
         number, wall = self.partition.partition, self.around.wall()
-        changed = entries(changelog.topic, number, self.processor.state.changes(), wall)
+        changed = entries(changelog.topic, number, [*batch.entries, *self.processor.state.changes()], wall)
         return [*changed, next_offset_entry(changelog.topic, number, batch.next_offset, wall)]
 
     async def _remember_end(self) -> None:

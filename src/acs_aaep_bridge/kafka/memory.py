@@ -18,7 +18,7 @@ from aiokafka.errors import KafkaConnectionError, ProducerFenced
 from acs_aaep_bridge.config import Config
 from acs_aaep_bridge.core.model import Outgoing, Record, StageName
 from acs_aaep_bridge.errors import OwnershipLost
-from acs_aaep_bridge.kafka.changelog import NEXT_OFFSET_KEY, read_next_offset
+from acs_aaep_bridge.kafka.entries import Reading
 from acs_aaep_bridge.kafka.partitioner import choose
 from acs_aaep_bridge.kafka.ports import Fetched, Item, Listener, Refusal, Refused, Restored, Trouble
 from acs_aaep_bridge.kafka.transactions import transactional_id
@@ -309,25 +309,21 @@ class MemoryTransactor:
 class MemoryChangelog:
     """See `ports.Changelog`."""
 
-    def __init__(self, log: MemoryLog, topic: str) -> None:
+    def __init__(self, log: MemoryLog, topic: str, outputs: str) -> None:
         self._log = log
         self.topic = topic
+        self._outputs = outputs
 
     async def restore(
         self, partition: int, load: Callable[[bytes, bytes | None], None], progress: Callable[[int, int, int], None]
     ) -> Restored:
         self._log.trap("restore", partition)
         log = self._log.partitions[TopicPartition(self.topic, partition)]
-        offset, count = None, 0
+        reading = Reading(load, self._outputs)
         for entry in log:
-            if entry is None or entry.key is None:
-                continue
-            if entry.key == NEXT_OFFSET_KEY:
-                offset = read_next_offset(entry.value)
-            else:
-                load(entry.key, entry.value)
-                count += 1
-        return Restored(count, len(log), offset)
+            if entry is not None:
+                reading.take(entry.key, entry.value, entry.headers)
+        return reading.restored(len(log))
 
     async def end(self, partition: int) -> int:
         return len(self._log.partitions[TopicPartition(self.topic, partition)])
@@ -374,7 +370,7 @@ class MemoryBackend:
         return MemoryProbe(self._log)
 
     def changelog(self, probe: MemoryProbe) -> MemoryChangelog:
-        return MemoryChangelog(self._log, self._config.topics.changelog)
+        return MemoryChangelog(self._log, self._config.topics.changelog, self._config.topics.lifecycle)
 
     def expected(self, stage: StageName) -> dict[str, int]:
         return {tp.topic: self._log.count(tp.topic) for tp in self._log.partitions}

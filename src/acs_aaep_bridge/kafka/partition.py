@@ -23,7 +23,7 @@ from acs_aaep_bridge.kafka.batch import Batch, Processor, Unpublishable
 from acs_aaep_bridge.kafka.describe import describe
 from acs_aaep_bridge.kafka.inbox import Inbox
 from acs_aaep_bridge.kafka.observer import BatchReport, Block
-from acs_aaep_bridge.kafka.ports import Fetched, Refused, SchemaSource, Transactor
+from acs_aaep_bridge.kafka.ports import Fetched, Owed, Refused, SchemaSource, Transactor
 from acs_aaep_bridge.kafka.surroundings import Surroundings
 
 SLICES = (20, 500)  # records applied in one go
@@ -78,6 +78,7 @@ class Worker(ABC):
         self.committed_offset = -1
         self._owes_commit = False
         """Whether the group, asked again, would send us elsewhere than where we start."""
+        self._owed: tuple[Owed, ...] = ()
         self.inbox = Inbox()
         self._slice = 100
         self._interrupt: Exception | None = None
@@ -248,6 +249,12 @@ class Worker(ABC):
         around.observer.taken(around.name, *self.partition, "ok", time.monotonic() - started)
         around.changed()
 
+    def _owed_batch(self) -> Batch:
+        """What timers of a former owner decided and did not live to say."""
+        batch = Batch(self.next_offset, BatchReport(self.around.name, self.partition.topic, self.partition.partition))
+        self._guarded(self.processor.repeat, batch, self._owed, self.around.wall())
+        return batch
+
     def _begin(self, start: int) -> None:
         """The partition is taken: `start` is the first offset to be read."""
         self.next_offset = self.low = start
@@ -262,6 +269,7 @@ class Worker(ABC):
     async def _restore(self) -> None:
         self.processor.renew()
         self._written_offset: int | None = None
+        self._owed = ()
         around, state = self.around, self.processor.state
         if around.changelog is None:
             return
@@ -275,6 +283,7 @@ class Worker(ABC):
         finally:
             self.restoring = False
         self._written_offset = restored.next_offset
+        self._owed = restored.owed
         around.observer.restoring(around.name, *self.partition, restored.entries)
         around.observer.sessions_open(around.name, *self.partition, state.open_sessions())
         around.observer.log(

@@ -47,7 +47,8 @@ class Trouble(NamedTuple):
 class Item(NamedTuple):
     """One record to be published and where it came from, so that a refusal can be answered.
 
-    `partition` None: by the key. `record` None: a timer's or the changelog's. `reject` is set for a dead letter.
+    `partition` None: by the key. `record` None: a timer's or the changelog's. `reject` is set for a dead letter. `session` is
+    the changelog key of the session that a timer spoke for.
     """
 
     outgoing: Outgoing
@@ -55,6 +56,7 @@ class Item(NamedTuple):
     record: Record | None = None
     method: str = ""
     reject: Reject | None = None
+    session: bytes | None = None
 
 
 class Refused(Exception):
@@ -65,12 +67,21 @@ class Refused(Exception):
         self.refusals = refusals
 
 
+class Owed(NamedTuple):
+    """What a timer decided of a session and nobody may have heard yet. To be published; then `value` is to be written anew."""
+
+    key: bytes
+    value: bytes
+    outgoing: tuple[Outgoing, ...]
+
+
 class Restored(NamedTuple):
     """What a restore found: how many entries, the end of the log, and where the input goes on (None if never written)."""
 
     entries: int
     end: int
     next_offset: int | None
+    owed: tuple[Owed, ...] = ()
 
 
 class Listener(Protocol):
