@@ -12,8 +12,10 @@ from aiokafka import TopicPartition
 from tests.kafka.bench import CHANGELOG, LETTERS, LIFECYCLE, NORMALIZED, RAW, config, log, record, running
 
 from acs_aaep_bridge.core.deadletter import ERROR_PREFIX
+from acs_aaep_bridge.core.model import Outgoing
 from acs_aaep_bridge.kafka.memory import MemoryLog, MemorySink, MemoryTransactor
 from acs_aaep_bridge.kafka.ports import Item, Refusal
+from acs_aaep_bridge.kafka.verdicts import Verdicts
 
 DELIVERIES = pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
 KNOWN = pytest.mark.parametrize("known", [True, False], ids=["measured", "refused by the broker"])
@@ -113,9 +115,12 @@ class _Strict(MemoryLog):
     """A broker that refuses timestamps up to `limit`."""
 
     limit = 0
+    turned_down = 0
 
     def refusals(self, items: Sequence[Item]) -> list[tuple[Item, Refusal]]:
-        return [(item, "timestamp") for item in items if item.outgoing.timestamp <= self.limit]
+        found: list[tuple[Item, Refusal]] = [(item, "timestamp") for item in items if item.outgoing.timestamp <= self.limit]
+        self.turned_down += len(found)
+        return found
 
 
 @DELIVERIES
@@ -145,3 +150,37 @@ async def test_events_that_are_too_large_trip_the_brake(delivery: str) -> None:
     async with running(memory, settings) as run:
         await run.until(lambda: "braked" in " ".join(run.watcher.reasons["normalize"]))
     assert run.watcher.brakes == [(TopicPartition(RAW, 0), "output_too_large")]
+
+
+@DELIVERIES
+async def test_a_refused_timestamp_speaks_for_all_that_are_farther_from_now(delivery: str) -> None:
+    """A topic full of old records costs one refusal, not one for each of them."""
+    memory = _Strict(dict.fromkeys((RAW, NORMALIZED, LETTERS), 1))
+    memory.limit = 100
+    settings = config(delivery, transaction__max_records="1", kafka__max_poll_records="1")
+    memory.publish(RAW, b"first", key=b"k", at=100)
+    async with running(memory, settings) as run:
+        await run.until_committed(memory)
+        for at in range(99, 79, -1):
+            memory.publish(RAW, b"v%d" % at, key=b"k", at=at)
+        memory.publish(RAW, b"young", key=b"k", at=101)
+        await run.until_committed(memory)
+    assert len(memory.values(NORMALIZED)) == 22
+    assert record(memory, NORMALIZED).timestamp == 101
+    assert memory.turned_down == 1
+
+
+def test_a_time_ahead_is_measured_from_now() -> None:
+    """What was too far ahead an hour ago may be the present; what was too old stays too old."""
+    verdicts = Verdicts()
+    item = Item(Outgoing("t", None, b"", (), 5_000))
+    verdicts.remember(item, "timestamp", 1_000)
+    verdicts.remember(Item(Outgoing("t", None, b"", (), 400)), "timestamp", 1_000)
+    verdicts.settle()
+
+    def ask(timestamp: int, wall: int) -> Refusal | None:
+        return verdicts.on(Item(Outgoing("t", None, b"x", (), timestamp)), wall)
+
+    assert [ask(timestamp, 1_000) for timestamp in (5_000, 4_999, 401, 400)] == ["timestamp", None, None, "timestamp"]
+    assert [ask(timestamp, 2_000) for timestamp in (6_000, 5_000, 400)] == ["timestamp", None, "timestamp"]
+    assert verdicts.on(Item(Outgoing("other", None, b"x", (), 400)), 1_000) is None

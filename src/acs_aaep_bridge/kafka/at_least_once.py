@@ -174,6 +174,8 @@ class AtLeastOnce(Worker):
                 for item, refusal in refused.refusals:
                     if item.reject is not None:
                         self.around.observer.dead_letter_failed(self.around.name)
+                    if refusal == "timestamp":
+                        self.processor.verdicts.remember(item, refusal, wall)
                     stand_in = self.processor.instead(item, refusal, wall)
                     if item.reject is None and stand_in.reject is not None:
                         batch.report.events[item.method, "emitted"] -= 1

@@ -12,8 +12,7 @@ from acs_aaep_bridge.core.deadletter import REPLAY_COUNT, dead_letter, reference
 from acs_aaep_bridge.core.model import Emit, Outcome, Outgoing, PartitionState, Record, Reject, Stage, new
 from acs_aaep_bridge.kafka.observer import BatchReport
 from acs_aaep_bridge.kafka.ports import Fault, Item, Owed, Refusal
-
-_Identity = tuple[int, str, bytes | None, bytes | None, int]
+from acs_aaep_bridge.kafka.verdicts import Verdicts
 
 
 @dataclass(slots=True)
@@ -55,13 +54,13 @@ class Processor:
         self.fits: Callable[[Outgoing], bool] = lambda outgoing: True
         self.suspect = 1 << 40
         self._dead_letters = dead_letters
-        self._verdicts: dict[_Identity, Refusal] = {}
+        self.verdicts = Verdicts()
 
     def commit(self) -> None:
         """What was applied is durable: merge the state, forget the verdicts that led there."""
         self.state.commit()
         self._settled = self.clock.now
-        self._verdicts.clear()
+        self.verdicts.settle()
         self._present = None
 
     def rollback(self) -> None:
@@ -126,7 +125,7 @@ class Processor:
                 first, refused = len(items), None
                 for outgoing in outcome.outgoing:
                     item = new(Item, (outgoing, None, record, outcome.method, None, None))
-                    if len(outgoing.value or b"") > suspect or self._verdicts:
+                    if len(outgoing.value or b"") > suspect or self.verdicts:
                         item = self._fitting(item)
                         refused = refused or (item if item.reject is not None else None)
                     items.append(item)
@@ -158,7 +157,7 @@ class Processor:
     def _fitting(self, item: Item) -> Item:
         """The item, or what stands in for it where it is too large or was refused before."""
         while True:
-            refusal = self._verdicts.get(_identity(item)) if self._verdicts else None
+            refusal = self.verdicts.on(item, self._wall) if self.verdicts else None
             if refusal is None and len(item.outgoing.value or b"") > self.suspect and not self.fits(item.outgoing):
                 refusal = "too_large"
             if refusal is None:
@@ -166,10 +165,6 @@ class Processor:
             # One present for all attempts, so that its refusal is recognized.
             self._present = self._present or self._wall
             item = self.instead(item, refusal, self._present)
-
-    def remember(self, item: Item, refusal: Refusal) -> None:
-        """The broker refused this item: the next time its input is read, its stand-in is made at once."""
-        self._verdicts[_identity(item)] = refusal
 
     def instead(self, item: Item, refusal: Refusal, wall: int) -> Item:
         """What stands in for an item that a topic will not take. Raises Unpublishable when nothing can.
@@ -212,13 +207,6 @@ def _count(report: BatchReport, emits: Sequence[Emit]) -> None:
         if skew_ms is not None:
             report.skews.append(skew_ms / 1000)
     report.signatures.update([emit.signature for emit in emits if emit.signature is not None])
-
-
-def _identity(item: Item) -> _Identity:
-    """What was refused, not what stands in for it: that has another topic, value or timestamp."""
-    offset = item.record.offset if item.record is not None else -1
-    outgoing = item.outgoing
-    return offset, outgoing.topic, outgoing.key, outgoing.value, outgoing.timestamp
 
 
 def _is_replayed(record: Record) -> bool:

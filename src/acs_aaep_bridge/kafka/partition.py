@@ -440,7 +440,7 @@ class Worker(ABC):
                 raise Unpublishable(f"{topic} does not take a session's entry of {size} bytes; {mend}")
             if item.reject is not None:
                 self.around.observer.dead_letter_failed(self.around.name)
-            self.processor.remember(item, refusal)
+            self.processor.verdicts.remember(item, refusal, self.around.wall())
 
     def _be_current(self) -> None:
         if self.status == "closed" or not self.around.source.owns(self.partition):
