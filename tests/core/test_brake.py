@@ -55,6 +55,26 @@ def test_reading_again_counts_once() -> None:
     assert _noted(brake, ["not_utf8"] * 5) is None
 
 
+def test_what_the_broker_refuses_later_counts_as_rejected() -> None:
+    """Accepted first and refused by the output topic, out of order: the row counts, wherever in the window it lies."""
+    brake = Brake(2, 0)
+    _noted(brake, [None] * 6)
+    for offset in (2, 4):
+        brake.note(offset, "output_too_large")
+    assert _noted(brake, []) is None
+    brake.note(3, "output_too_large")
+    assert (brake.tripped, brake.tripped_at) == ("output_too_large", 3)
+
+
+def test_a_row_goes_on_from_what_was_refused_later() -> None:
+    """The last record turns out to be rejected, and the next ones are rejected at once: one row."""
+    brake = Brake(2, 0)
+    _noted(brake, [None, None])
+    brake.note(1, "output_too_large")
+    assert _noted(brake, ["not_utf8"], 2) is None
+    assert _noted(brake, ["not_utf8"], 3) == "not_utf8"
+
+
 def test_names_the_most_frequent_code() -> None:
     """What tripped it is named by the code that prevails."""
     codes: list[str | None] = ["not_utf8", "payload_invalid", "payload_invalid"]

@@ -142,8 +142,10 @@ async def test_a_timestamp_that_is_refused_becomes_the_present(delivery: str, pr
 
 
 @DELIVERIES
-async def test_events_that_are_too_large_trip_the_brake(delivery: str) -> None:
+@KNOWN
+async def test_events_that_are_too_large_trip_the_brake(delivery: str, known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """An output topic that takes nothing must not drain the whole input into the dead letters."""
+    _blind(monkeypatch, known)
     memory = log(normalized=10)
     memory.publish(RAW, *[b"x" * 100] * 50, key=b"k", at=5)
     settings = config(delivery, dead_letter__max_consecutive="20", transaction__max_records="5", kafka__max_poll_records="5")

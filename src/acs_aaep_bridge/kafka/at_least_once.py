@@ -174,15 +174,7 @@ class AtLeastOnce(Worker):
                 for item, refusal in refused.refusals:
                     if item.reject is not None:
                         self.around.observer.dead_letter_failed(self.around.name)
-                    if refusal == "timestamp":
-                        self.processor.verdicts.remember(item, refusal, wall)
-                    stand_in = self.processor.instead(item, refusal, wall)
-                    if item.reject is None and stand_in.reject is not None:
-                        batch.report.events[item.method, "emitted"] -= 1
-                        batch.report.events[item.method, "rejected"] += 1
-                        batch.report.dead_letters[stand_in.reject.code] += 1
-                    batch.items[batch.items.index(item)] = stand_in
-                    stand_ins.append(stand_in)
+                    stand_ins.append(self.processor.replace(batch, item, refusal, wall))
                 sent = self._sink.send(stand_ins)
 
     def _close(self, batch: Batch, has_records: bool, seconds: float) -> None:

@@ -151,8 +151,11 @@ class Processor:
                 report.events[outcome.method, "skipped"] += 1
         if len(items) > before:
             batch.timestamps.append(record.timestamp)
+        self._note(record, None if accepted else code)
+
+    def _note(self, record: Record, code: str | None) -> None:
         if not record.headers or not _is_replayed(record):
-            self.brake.note(record.offset, None if accepted else code)
+            self.brake.note(record.offset, code)
 
     def _fitting(self, item: Item) -> Item:
         """The item, or what stands in for it where it is too large or was refused before."""
@@ -165,6 +168,20 @@ class Processor:
             # One present for all attempts, so that its refusal is recognized.
             self._present = self._present or self._wall
             item = self.instead(item, refusal, self._present)
+
+    def replace(self, batch: Batch, item: Item, refusal: Refusal, wall: int) -> Item:
+        """Put what `instead` gives into the batch in the place of an item that the broker refused, and count it so."""
+        stand_in = self.instead(item, refusal, wall)
+        batch.items[batch.items.index(item)] = stand_in
+        if refusal == "timestamp":
+            self.verdicts.remember(item, refusal, wall)
+        if item.reject is None and stand_in.reject is not None and item.record is not None:
+            code = stand_in.reject.code
+            batch.report.events[item.method, "emitted"] -= 1
+            batch.report.events[item.method, "rejected"] += 1
+            batch.report.dead_letters[code] += 1
+            self._note(item.record, code)
+        return stand_in
 
     def instead(self, item: Item, refusal: Refusal, wall: int) -> Item:
         """What stands in for an item that a topic will not take. Raises Unpublishable when nothing can.
