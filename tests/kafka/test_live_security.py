@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from aiokafka import TopicPartition
 from aiokafka.errors import AuthenticationFailedError
 from confluent_kafka.admin import AclOperation, ResourceType
 from tests.brokers.secure import PASSWORD, USER, SecureKafka, token
@@ -20,6 +21,7 @@ from tests.kafka.live import Site, bridge, finished
 from acs_aaep_bridge.config import Config, OAuth, load
 from acs_aaep_bridge.errors import AuthorizationError, BridgeError, BrokerUnreachable, ConfigError
 from acs_aaep_bridge.kafka.client import Clients, Tokens, reach
+from acs_aaep_bridge.kafka.probe import KafkaProbe
 
 
 def _settings(broker: SecureKafka, listener: str, tmp_path: Path, **sasl: Any) -> dict[str, Any]:
@@ -199,3 +201,60 @@ async def test_lives_through_a_revoked_permission(secure_kafka: SecureKafka, tmp
         await run.until(finished(run, 20), 90)
         await run.until(lambda: not run.watcher.reasons["normalize"], 60)
     assert await site.values("normalized") == [b"n:v%d" % number for number in range(20)]
+
+
+@asynccontextmanager
+async def _probe(broker: SecureKafka, topics: list[str], tmp_path: Path) -> AsyncIterator[KafkaProbe]:
+    settings = _settings(broker, "SCRAM", tmp_path, mechanism="SCRAM-SHA-256")
+    probe = KafkaProbe(Clients(_config(settings)).plain("probe"), topics)
+    await probe.start()
+    try:
+        yield probe
+    finally:
+        await probe.stop()
+
+
+async def test_one_hidden_topic_hides_no_other(secure_kafka: SecureKafka, tmp_path: Path) -> None:
+    """The probe answers for what it may see, says which topic it may not, and sees it as soon as it may."""
+    site = Site(secure_kafka.bootstrap, 2)
+    seen, hidden = site.topic("raw"), site.topic("letters")
+    both = [TopicPartition(topic, partition) for topic in (seen, hidden) for partition in (0, 1)]
+    secure_kafka.allow(ResourceType.TOPIC, seen, AclOperation.DESCRIBE)
+    await site.fill("raw", 1)
+    async with _probe(secure_kafka, [seen, hidden], tmp_path) as probe:
+        ends = await probe.lags(both)
+        assert ends.keys() == set(both[:2])
+        assert sum(high for _, high in ends.values()) == 1
+        assert (probe.partitions(seen), probe.forbidden(seen)) == (2, False)
+        assert (probe.partitions(hidden), probe.forbidden(hidden)) == (None, True)
+        secure_kafka.allow(ResourceType.TOPIC, hidden, AclOperation.DESCRIBE)
+        async with asyncio.timeout(30):
+            while (await probe.lags(both)).keys() != set(both):  # the broker learns of a permission in its own time
+                await asyncio.sleep(0.1)
+        assert not probe.forbidden(hidden)
+
+
+async def test_a_topic_hidden_while_asked_hides_no_other(
+    secure_kafka: SecureKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A permission taken between the question for the leaders and the one for the offsets costs that topic's answer only."""
+    site = Site(secure_kafka.bootstrap, 2)
+    seen, hidden = site.topic("raw"), site.topic("letters")
+    both = [TopicPartition(topic, partition) for topic in (seen, hidden) for partition in (0, 1)]
+    for topic in (seen, hidden):
+        secure_kafka.allow(ResourceType.TOPIC, topic, AclOperation.DESCRIBE)
+    async with _probe(secure_kafka, [seen, hidden], tmp_path) as probe:
+        async with asyncio.timeout(30):
+            while (await probe.lags(both)).keys() != set(both):
+                await asyncio.sleep(0.1)
+
+        def as_it_was() -> asyncio.Future[bool]:
+            known: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+            known.set_result(True)
+            return known
+
+        monkeypatch.setattr(probe.client, "force_metadata_update", as_it_was)
+        secure_kafka.forbid(ResourceType.TOPIC, hidden)
+        async with asyncio.timeout(30):
+            while (await probe.lags(both)).keys() != set(both[:2]):
+                await asyncio.sleep(0.1)

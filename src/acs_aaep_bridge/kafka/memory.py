@@ -344,6 +344,9 @@ class MemoryProbe:
     def partitions(self, topic: str) -> int | None:
         return self._log.count(topic) or None
 
+    def forbidden(self, topic: str) -> bool:
+        return False
+
     async def stop(self) -> None: ...
 
 

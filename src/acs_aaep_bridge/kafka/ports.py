@@ -18,6 +18,8 @@ FailPoint = Callable[[str], None]
 
 TroubleKind = Literal["out_of_range", "authorization", "corrupt", "failing"]
 Refusal = Literal["too_large", "timestamp"]
+Ends = tuple[int, int]
+"""The last stable offset of a partition, and its high watermark."""
 
 
 class Fault(NamedTuple):
@@ -220,11 +222,14 @@ class Probe(Protocol):
 
     async def start(self) -> None: ...
 
-    async def lags(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
-        """Last stable offset and high watermark of each; raises when no broker answers, also without partitions."""
+    async def lags(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Ends]:
+        """The ends of those that can be asked about; raises when no broker answers, also without partitions."""
 
     def partitions(self, topic: str) -> int | None:
-        """How many the topic has by the last answer; None if it is gone."""
+        """How many the topic has by the last answer; None if it is gone or forbidden."""
+
+    def forbidden(self, topic: str) -> bool:
+        """Whether the broker, by its last answer, does not let us see the topic."""
 
     async def stop(self) -> None: ...
 
