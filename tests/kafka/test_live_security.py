@@ -196,7 +196,11 @@ async def test_lives_through_a_revoked_permission(secure_kafka: SecureKafka, tmp
         secure_kafka.forbid(ResourceType.TOPIC, site.topic("normalized"))
         await site.fill("raw", 10, start=10)
         await run.until(lambda: "Authorization" in " ".join(run.watcher.reasons["normalize"]), 60)
-        await asyncio.sleep(3)
+        hidden = f"the topic {site.topic('normalized')} may not be described"
+        await run.until(lambda: hidden in " ".join(run.watcher.reasons["normalize"]), 60)
+        asked = len(run.watcher.probes)
+        await run.until(lambda: len(run.watcher.probes) > asked, 60)
+        assert run.watcher.lags[TopicPartition(site.topic("raw"), 0)] == 10
         secure_kafka.allow(ResourceType.TOPIC, site.topic("normalized"), AclOperation.WRITE, AclOperation.DESCRIBE)
         await run.until(finished(run, 20), 90)
         await run.until(lambda: not run.watcher.reasons["normalize"], 60)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
+from collections.abc import Sequence
 
 import pytest
 from aiokafka import TopicPartition
@@ -13,7 +15,7 @@ from tests.kafka.bench import CHANGELOG, NORMALIZED, RAW, config, fill, log, run
 from acs_aaep_bridge.errors import StalledError, TopicError
 from acs_aaep_bridge.kafka import group as group_module
 from acs_aaep_bridge.kafka.memory import MemoryProbe, MemorySink, MemorySource
-from acs_aaep_bridge.kafka.ports import Listener
+from acs_aaep_bridge.kafka.ports import Ends, Listener
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +67,37 @@ async def test_a_watchdog_that_is_off_lets_a_partition_wait(monkeypatch: pytest.
         hanging.set()
         await run.until_committed(memory)
     assert memory.values(NORMALIZED) == [b"n:v"]
+
+
+async def test_a_lag_that_was_not_known_is_no_stall(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a partition cannot be asked about nobody knows whether it stalls: the watchdog begins when it can be."""
+    hanging, hidden = asyncio.Event(), [True]
+    send, lags = MemorySink._send, MemoryProbe.lags
+    asked = 0
+
+    async def held_up(self: MemorySink, items: list[object], after: object) -> None:
+        await hanging.wait()
+        await send(self, items, None)  # type: ignore[arg-type]
+
+    async def some(self: MemoryProbe, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Ends]:
+        nonlocal asked
+        asked += 1
+        return {} if hidden[0] else await lags(self, partitions)
+
+    monkeypatch.setattr(MemorySink, "_send", held_up)
+    monkeypatch.setattr(MemoryProbe, "lags", some)
+    memory = log()
+    memory.publish(RAW, b"v", at=1)
+    async with running(memory, config("at_least_once", watchdog__stall_after="1s")) as run:
+        began = time.monotonic()
+        await run.until(lambda: time.monotonic() - began > 1.2)
+        hidden[0] = False
+        seen = asked
+        await run.until(lambda: asked > seen + 2)
+        assert run.watcher.lags[TopicPartition(RAW, 0)] == 1
+        assert not run.watcher.heard("consumer.rebuilt")
+        hanging.set()
+        await run.until_committed(memory)
 
 
 async def test_a_rebuild_that_helps_is_the_end_of_it(monkeypatch: pytest.MonkeyPatch) -> None:

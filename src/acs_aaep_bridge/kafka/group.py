@@ -23,7 +23,7 @@ from acs_aaep_bridge.kafka.at_least_once import AtLeastOnce
 from acs_aaep_bridge.kafka.batch import Unpublishable
 from acs_aaep_bridge.kafka.describe import describe
 from acs_aaep_bridge.kafka.partition import Parked, TakeAgain, Worker
-from acs_aaep_bridge.kafka.ports import Fetched, Probe, Sink, Source, Trouble
+from acs_aaep_bridge.kafka.ports import Ends, Fetched, Probe, Sink, Source, Trouble
 from acs_aaep_bridge.kafka.surroundings import Surroundings
 
 FORBIDDEN = (
@@ -80,7 +80,7 @@ class Group:
         self._dirty = asyncio.Event()
         self._committing: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._gone: set[str] = set()
+        self._unseen: list[str] = []
         self._told: tuple[str, ...] | None = None
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         around.fatal = self.fail
@@ -191,10 +191,10 @@ class Group:
     def _took_too_often(self, tp: TopicPartition, error: Exception) -> bool:
         """Whether that was the fifth failure in ten minutes. What an operator must mend elsewhere does not count.
 
-        That is: while no broker answers, while a topic is gone, and what the broker does not allow.
+        That is: while no broker answers, while a topic is gone or hidden from us, and what the broker does not allow.
         """
         now = time.monotonic()
-        if now - self._probed_at > PROBE_VALID or self._gone or isinstance(error, FORBIDDEN):
+        if now - self._probed_at > PROBE_VALID or self._unseen or isinstance(error, FORBIDDEN):
             return False
         failures = self._failures[tp]
         failures.append(now)
@@ -341,16 +341,19 @@ class Group:
             self._tell_readiness()
             await asyncio.sleep(PROBE_EVERY)
 
-    async def _measure(self, ends: dict[TopicPartition, tuple[int, int]]) -> None:
+    async def _measure(self, ends: dict[TopicPartition, Ends]) -> None:
         around = self.around
         allowed = around.config.watchdog.stall_after
         stalled = []
         # What an operator must mend elsewhere is said, not answered with a new consumer.
         forbidden = self._sink is not None and self._sink.forbidden() is not None
-        for tp, (stable, high) in ends.items():
-            worker = self.workers.get(tp)
-            if worker is None or worker.low < 0:
+        for tp, worker in self.workers.items():
+            if tp not in ends:  # whether it lags is not known, so nor is whether it stalls
+                worker.progressed_at = time.monotonic()
                 continue
+            if worker.low < 0:
+                continue
+            stable, high = ends[tp]
             position = around.source.position(tp) if worker.idle and worker.status == "running" else None
             lag = max(0, stable - (worker.low if position is None else max(position, worker.low)))
             around.observer.lag(around.name, *tp, lag, max(0, high - stable))
@@ -376,8 +379,9 @@ class Group:
         await self._rebuild(message)
 
     def _check_topics(self) -> None:
-        """A topic that is gone is said loudly; another number of partitions ends the process where state depends on it."""
-        self._gone = {topic for topic in self.around.expected if self._probe.partitions(topic) is None}
+        """A topic that cannot be seen is said loudly; another number of partitions ends the process where state depends on it."""
+        unseen = [topic for topic in sorted(self.around.expected) if self._probe.partitions(topic) is None]
+        self._unseen = [f"the topic {topic} {self._why_unseen(topic)}" for topic in unseen]
         names = self.around.config.topics
         for topic in (names.normalized, names.changelog) if self.around.changelog is not None else ():
             count, expected = self._probe.partitions(topic), self.around.expected[topic]
@@ -386,6 +390,9 @@ class Group:
                     f"{topic} has {count} partitions and had {expected} when the bridge started: sessions would be looked "
                     "for in the wrong partition; see the runbook on changing partition counts"
                 )
+
+    def _why_unseen(self, topic: str) -> str:
+        return "may not be described: grant DESCRIBE on it" if self._probe.forbidden(topic) else "is gone"
 
     async def _look_regularly(self) -> None:
         while True:
@@ -423,7 +430,7 @@ class Group:
                 reasons.append(f"{tp.topic}-{tp.partition} {worker.status}: {worker.reason}")
         if now - self._probed_at > PROBE_VALID:
             reasons.append(f"no broker has answered for {PROBE_VALID:.0f} s")
-        reasons += [f"the topic {topic} is gone" for topic in sorted(self._gone)]
+        reasons += self._unseen
         self._troubles = {tp: said for tp, said in self._troubles.items() if now - said[0] < _TROUBLE_LASTS}
         reasons += [message for _, message in self._troubles.values()]
         if self._sink is not None and (held_up := self._sink.forbidden() or self._sink.overdue(OVERDUE)):
