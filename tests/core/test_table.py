@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import Any
 from uuid import uuid4
 
+import orjson
 import pytest
-from tests.core.stream import EPOCH, Bridge, Hook
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from tests.core.stream import EPOCH, Bridge, Hook, raw
 from tests.core.test_lifecycle import call, result, start, stop, turn, uid
 from tests.samples import CHILD, PARENT
 
 from acs_aaep_bridge.core.attention import due_at, header_of
 from acs_aaep_bridge.core.policy import Timing
-from acs_aaep_bridge.core.session import MAX_CALLS, SessionState
+from acs_aaep_bridge.core.session import MAX_CALLS, MAX_SOURCES, MAX_TOPIC, SessionState
 from acs_aaep_bridge.core.statecodec import MAX_ENTRY_BYTES, VERSION, decode, encode, read_header
 from acs_aaep_bridge.core.table import SessionTable
 from acs_aaep_bridge.errors import UnreadableState
@@ -65,6 +68,45 @@ def test_no_session_takes_more_than_the_changelog_allows() -> None:
     bridge.send(held)
     (state,) = bridge.table.sessions()
     assert state.held is not None
+    assert len(encode(state)) <= MAX_ENTRY_BYTES
+    assert decode(KEY, encode(state)) == state
+
+
+FILLS = st.sampled_from(["\U0001f600", '"', "\\", "\x01", "a", "\u00e9", " ", "\u200c"])
+TOPICS = st.sampled_from(["t", "t" * 100, "t" * (MAX_TOPIC - 2), "t" * 10_000, '"' * (MAX_TOPIC - 2)])
+TRACE = f"00-{'a' * 32}-{'b' * 16}-01-".ljust(255, '"').encode()
+
+
+def largest(label: str, tool: str, other: str, topic: str) -> Bridge:
+    """As much of everything as is ever kept of one session: of a subagent with open calls whose stop is held."""
+    bridge, label, origin = Bridge(content__agent_output="all"), label * 300, other * 300
+    metadata = dict.fromkeys(("agent_id", "agent_name", "platform", "turn_id"), label)
+    more: dict[str, Any] = {"tenant": label, "metadata": metadata}
+    first, last = start(**more), stop(400, summary=other * 30_000, **more)
+    first.payload["subagent_descriptor"]["agent_name"] = origin
+    provenance = {"provenance_id": origin, "source_id": origin, "derived_from": [origin] * 40, "trust": origin}
+    last.payload["summary"]["provenance"] |= provenance
+    last.payload.update(final_chain_hash="f" * 64, subagent_step_count=1 << 53)
+    asked = [call(number, name=f"{number}-{tool * 300}", **more) for number in range(MAX_SOURCES + 10)]
+    for number, hook in enumerate([first, *asked, last]):
+        record = bridge.normalized(raw(hook), EPOCH + hook.after)
+        event = orjson.loads(record.value or b"")
+        event["source"] |= {"topic": f"{topic}{number:02}", "partition": (1 << 31) - 1, "offset": (1 << 63) - 1, "index": 99_999}
+        bridge.feed(record._replace(value=orjson.dumps(event), headers=(*record.headers, ("traceparent", TRACE))))
+    return bridge
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(FILLS, FILLS, FILLS, TOPICS)
+@example("\U0001f600", '"', "\U0001f600", "t" * (MAX_TOPIC - 2))
+@example("\U0001f600", "\U0001f600", '"', "t" * 100)
+def test_the_largest_session_there_can_be_fits(label: str, tool: str, other: str, topic: str) -> None:
+    """Whatever a host fills its texts with: each part of an entry is kept to its share of the limit."""
+    bridge = largest(label, tool, other, topic)
+    (state,) = bridge.table.sessions()
+    assert state.held is not None
+    assert state.open is not None
+    assert state.open.calls
     assert len(encode(state)) <= MAX_ENTRY_BYTES
     assert decode(KEY, encode(state)) == state
 

@@ -144,9 +144,7 @@ def _answered(open_: Open, hook: Hook) -> Call | None:
 def _too_many(calls: tuple[Call, ...]) -> bool:
     if len(calls) <= _FEW_CALLS:
         return False
-    return (
-        len(calls) > MAX_CALLS or sum(60 + len(call.tool) + len((call.name or "").encode()) for call in calls) > _MAX_CALLS_BYTES
-    )
+    return len(calls) > MAX_CALLS or sum(50 + len(call.tool) + len(orjson.dumps(call.name)) for call in calls) > _MAX_CALLS_BYTES
 
 
 def _original(call: Call) -> dict[str, str] | None:

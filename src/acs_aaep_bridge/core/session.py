@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
+import orjson
+
 from acs_aaep_bridge.core.announce import Name, Result
 from acs_aaep_bridge.core.normalized import Context, Position
 
@@ -20,6 +22,8 @@ MAX_REMEMBERED_TURNS = 16
 MAX_REPEATS = 64
 DIGEST_BYTES = 8
 MAX_SOURCES = 64
+MAX_SOURCES_BYTES = 12 << 10
+MAX_TOPIC = 249  # Kafka's own limit
 MAX_CALLS = 256
 
 
@@ -146,11 +150,23 @@ def _is_aligned(repeats: bytes, mark: bytes) -> bool:
 
 
 def with_source(sources: tuple[Position, ...], source: Position) -> tuple[Position, ...]:
-    """`sources` with this raw position as the highest of its partition; the partition heard from longest ago gives way."""
+    """`sources` with this raw position as the highest of its partition; the partitions heard from longest ago give way.
+
+    A repeat from one that gave way is known by its request alone, while that is among the last `MAX_REPEATS`. A topic that no
+    broker could have is not remembered.
+    """
     if len(sources) == 1 and sources[0][:2] == source[:2]:
         return (max(source, sources[0]),)
+    if len(source.topic) > MAX_TOPIC:
+        return sources
     if not sources:
         return (source,)
     others = tuple(known for known in sources if known[:2] != source[:2])
     same = [known for known in sources if known[:2] == source[:2]]
-    return (*others[-MAX_SOURCES + 1 :], max(source, *same) if same else source)
+    kept = (*others[-MAX_SOURCES + 1 :], max(source, *same) if same else source)
+    while len(kept) > _FEW_SOURCES and len(orjson.dumps(kept, default=tuple)) > MAX_SOURCES_BYTES:
+        kept = kept[1:]
+    return kept
+
+
+_FEW_SOURCES = 4  # take less than `MAX_SOURCES_BYTES`, whatever their topics

@@ -28,6 +28,8 @@ from acs_aaep_bridge.errors import UnreadableState
 
 VERSION = 1
 MAX_ENTRY_BYTES = 128 << 10
+"""Above what its parts are kept to: 64 KiB for what a held ending says, 32 for open calls, 12 for sources, 6 for each of two
+contexts (five labels of 256 characters, each of four bytes at most), and 4 for everything else."""
 
 _HEADER = struct.Struct(">BBIqqH")
 _OPEN, _BRIEF, _CALLS, _INFERRED = 1, 2, 4, 8

@@ -18,6 +18,7 @@ from acs_aaep_bridge.core.requests import condense
 from acs_aaep_bridge.core.session import IDLE, THINKING, Ending, Held, Subagent
 
 MAX_HELD_BYTES = 40 << 10
+MAX_ENDING_BYTES = 64 << 10
 _NEVER_WAIT = frozenset({"stop:failed", "stop:denied_at_spawn"})
 _MAX_REQUESTED_BY = 256
 
@@ -156,7 +157,8 @@ def _must_wait(draft: Draft, ending: Ending) -> bool:
 def _hold(draft: Draft, hook: Hook, ending: Ending, is_stop: bool) -> None:
     due = draft.now + draft.policy.timing.grace
     if ending.result is not None:
-        kept = cut_to(ending.result.text, MAX_HELD_BYTES, lambda part: len(orjson.dumps(part)))
+        room = min(MAX_HELD_BYTES, MAX_ENDING_BYTES - len(orjson.dumps(ending.extension)))
+        kept = cut_to(ending.result.text, room, lambda part: len(orjson.dumps(part)))
         ending = ending._replace(result=ending.result._replace(text=kept))
     draft.state = draft.state._replace(held=Held(is_stop, due, hook.at, hook.context, ending))
     draft.notes.append("held")
