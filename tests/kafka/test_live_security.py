@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote_plus
 
 import pytest
 from aiohttp import web
@@ -105,6 +106,21 @@ async def test_a_token_from_an_endpoint(secure_kafka: SecureKafka, tmp_path: Pat
         await reach(clients, config.kafka)
     credentials = "Basic " + base64.b64encode(b"id:s3cret%2B").decode()  # RFC 6749, 2.3.1: form-encoded first
     assert asked == [({"grant_type": "client_credentials", "scope": "kafka"}, credentials)]
+
+
+@pytest.mark.parametrize("value", ["s3cret", "a:b c+d%", "pässwörd", "пароль-密码-🔑"])
+async def test_client_credentials_may_be_of_any_script(tmp_path: Path, value: str) -> None:
+    """The endpoint gets what it would decode by RFC 6749, 2.3.1 (form-encoded UTF-8) to the very id and secret."""
+    secret = tmp_path / "client-secret"
+    secret.write_text(value, encoding="utf-8")
+    async with _endpoint({"access_token": "t"}) as (url, asked):
+        settings = {"token_endpoint": url, "client_id": f"id-{value}", "client_secret": {"file": str(secret)}}
+        assert await Tokens(OAuth.model_validate(settings)).token() == "t"
+    ((_, authorization),) = asked
+    scheme, _, credentials = authorization.partition(" ")
+    assert scheme == "Basic"
+    found = [unquote_plus(part) for part in base64.b64decode(credentials).decode("ascii").split(":")]
+    assert found == [f"id-{value}", value]
 
 
 @pytest.mark.parametrize("answer", [401, 503, {"no": "token"}])
