@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
-from acs_aaep_bridge.config import Signature
+from acs_aaep_bridge.config import Signature, load
 from acs_aaep_bridge.errors import ConfigError
 from acs_aaep_bridge.kafka import secrets
+from acs_aaep_bridge.kafka.around import around
+from acs_aaep_bridge.kafka.memory import MemoryBackend, MemoryLog
 from acs_aaep_bridge.kafka.observer import NullObserver
+from acs_aaep_bridge.kafka.runner import Parts, run_on
 
 
 def signature(mode: str = "verify", **files: Path) -> Signature:
@@ -89,3 +92,21 @@ async def test_changed_files_are_read_again(tmp_path: Path, monkeypatch: pytest.
     following.cancel()
     with pytest.raises(asyncio.CancelledError):
         await following
+
+
+async def test_secrets_that_can_be_followed_no_more_end_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What nobody expected is a bug and ends the run: rotated secrets would go unnoticed, and good signatures be refused."""
+    monkeypatch.setattr(secrets, "EVERY", 0.01)
+    (tmp_path / "k").write_bytes(b"text")
+    keys = {"signature.mode": "verify", "signature.keys.k.file": str(tmp_path / "k")}
+    settings = load("", {}, keys)
+    stop = asyncio.Event()
+
+    def broken(signature: Signature) -> dict[str, bytes]:
+        raise RuntimeError("nobody expected this")
+
+    async with asyncio.timeout(10), around(settings, ["normalize"], NullObserver()) as found:
+        monkeypatch.setattr(secrets, "read_secrets", broken)
+        backend = MemoryBackend(MemoryLog(dict.fromkeys(settings.input.topics, 1), {}), settings)
+        with pytest.raises(RuntimeError, match="nobody expected this"):
+            await run_on(backend, settings, ["normalize"], NullObserver(), Parts(stop=stop, watch=found.watch))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import NamedTuple
 
 from acs_aaep_bridge.config import Config
@@ -17,10 +17,14 @@ from acs_aaep_bridge.kafka.secrets import follow, read_secrets
 
 
 class Around(NamedTuple):
-    """`registry` is where writers' schemas come from, if there is one; `build` makes a stage."""
+    """`registry` is where writers' schemas come from, if there is one; `build` makes a stage.
+
+    `watch` follows the secrets; when it ends by itself, rotated ones would go unnoticed: a bug.
+    """
 
     registry: Registry | None
     build: Callable[[StageName, Config], Stage]
+    watch: asyncio.Task[None] | None
 
 
 @asynccontextmanager
@@ -49,13 +53,14 @@ async def around(config: Config, stages: Sequence[StageName], observer: Observer
             for stage in signed:
                 stage.use_secrets(found)
 
+        watch: asyncio.Task[None] | None = None
         if secrets:
             watch = asyncio.create_task(follow(config.signature, secrets, use, observer))
             stack.push_async_callback(_end, watch)
-        yield Around(registry, build)
+        yield Around(registry, build, watch)
 
 
 async def _end(task: asyncio.Task[None]) -> None:
+    """Cancel it. What it failed with has been raised by whoever waited for it."""
     task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+    await asyncio.wait([task])

@@ -48,12 +48,14 @@ class Parts:
 
     `schemas` is asked for writer schemas (default: the configured registry), `stop` ends the run like SIGTERM. `build` and
     `failpoint` are for tests: other stages, and a call at named moments of a delivery, where the process may be killed.
+    `watch` is a task beside the stages that never ends by itself; what it fails with ends the run.
     """
 
     schemas: SchemaSource | None = None
     stop: asyncio.Event | None = None
     build: Callable[[StageName, Config], Stage] = build_stage
     failpoint: FailPoint = _nothing
+    watch: asyncio.Task[None] | None = None
 
 
 async def run(config: Config, stages: Sequence[StageName], observer: Observer, parts: Parts | None = None) -> None:
@@ -74,7 +76,7 @@ async def run(config: Config, stages: Sequence[StageName], observer: Observer, p
         backend = KafkaBackend(config, clients, report, observer)
         async with around(config, stages, observer) as found:
             build = found.build if parts.build is build_stage else parts.build
-            parts = replace(parts, stop=stopping, schemas=parts.schemas or found.registry, build=build)
+            parts = replace(parts, stop=stopping, schemas=parts.schemas or found.registry, build=build, watch=found.watch)
             await run_on(backend, config, stages, observer, parts)
 
 
@@ -90,7 +92,7 @@ async def run_on(backend: Backend[Any], config: Config, stages: Sequence[StageNa
                 return
             groups.append(group)
         observer.log("info", "bridge.started", stages=list(stages), delivery=config.delivery)
-        await _until(stopping, groups)
+        await _until(stopping, groups, parts.watch)
     finally:
         watch.cancel()
         began = time.monotonic()
@@ -159,15 +161,18 @@ async def _start(backend: Backend[Any], config: Config, stage: Stage, observer: 
     return group
 
 
-async def _until(stopping: asyncio.Event, groups: Sequence[Group]) -> None:
-    """Until it is to stop, or a group cannot go on: then what ails it is raised."""
+async def _until(stopping: asyncio.Event, groups: Sequence[Group], watch: asyncio.Task[None] | None) -> None:
+    """Until it is to stop, or a group or `watch` cannot go on: then what ails it is raised."""
     stop = asyncio.ensure_future(stopping.wait())
+    vital: list[asyncio.Future[None]] = [group.failed for group in groups]
+    if watch is not None:
+        vital.append(watch)
     try:
-        waited: list[asyncio.Future[Any]] = [stop, *(group.failed for group in groups)]
+        waited: list[asyncio.Future[Any]] = [stop, *vital]
         await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-        for group in groups:
-            if group.failed.done():
-                group.failed.result()
+        for one in vital:
+            if one.done():
+                one.result()
     finally:
         stop.cancel()
 
