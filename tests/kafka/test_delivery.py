@@ -13,6 +13,7 @@ from tests.kafka.bench import CHANGELOG, LETTERS, LIFECYCLE, NORMALIZED, RAW, co
 from acs_aaep_bridge.core.deadletter import ERROR_PREFIX
 from acs_aaep_bridge.errors import PartitionTakeError
 from acs_aaep_bridge.kafka import group as group_module
+from acs_aaep_bridge.kafka import watch
 from acs_aaep_bridge.kafka.memory import MemorySink, MemorySource, MemoryTransactor
 
 DELIVERIES = pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
@@ -223,7 +224,7 @@ async def test_gives_up_after_five_failures_in_ten_minutes() -> None:
 
 async def test_failures_do_not_count_while_no_broker_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """An outage, however long, does not end the process."""
-    monkeypatch.setattr(group_module, "PROBE_VALID", -1.0)
+    monkeypatch.setattr(watch, "PROBE_VALID", -1.0)
     memory = log()
     memory.publish(RAW, b"v", at=1)
     memory.trap = Once("committed", times=12)

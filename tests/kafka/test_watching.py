@@ -13,14 +13,14 @@ from aiokafka.errors import GroupAuthorizationFailedError, KafkaConnectionError
 from tests.kafka.bench import CHANGELOG, NORMALIZED, RAW, config, fill, log, running, start
 
 from acs_aaep_bridge.errors import StalledError, TopicError
-from acs_aaep_bridge.kafka import group as group_module
+from acs_aaep_bridge.kafka import watch
 from acs_aaep_bridge.kafka.memory import MemoryProbe, MemorySink, MemorySource
 from acs_aaep_bridge.kafka.ports import Ends, Listener
 
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_module, "PROBE_EVERY", 0.05)
+    monkeypatch.setattr(watch, "PROBE_EVERY", 0.05)
 
 
 async def test_a_stall_rebuilds_the_consumer_once_then_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +136,7 @@ async def test_a_dead_consumer_is_made_anew() -> None:
 
 async def test_an_outage_is_no_stall(monkeypatch: pytest.MonkeyPatch) -> None:
     """While no broker answers there can be no progress; the watchdog waits, and readiness says what is wrong."""
-    monkeypatch.setattr(group_module, "PROBE_VALID", 0.1)
+    monkeypatch.setattr(watch, "PROBE_VALID", 0.1)
     memory = log()
     away = [False]
 

@@ -66,6 +66,7 @@ class Worker(ABC):
         self.status: Status = "taking"
         self.reason = ""
         self.restoring = False
+        self.taking_since = time.monotonic()
         self.draining = False
         self.next_offset = -1
         self.low = -1
@@ -197,6 +198,8 @@ class Worker(ABC):
         """Stop reading, drop the queue and what is open."""
         if self.status == "closed":  # the partition is someone else's matter, perhaps already our next worker's
             raise OwnershipLost(f"{self.partition} was given up")
+        if self.status != "taking":
+            self.taking_since = time.monotonic()
         self.status = "taking"
         self.around.source.pause(self.partition)
         self.inbox.clear()

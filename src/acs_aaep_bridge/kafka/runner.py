@@ -144,7 +144,7 @@ async def _start(backend: Backend[Any], config: Config, stage: Stage, observer: 
 
     def worker(around: Surroundings, tp: TopicPartition, parked: Parked | None) -> Worker:
         if sink is not None:
-            return AtLeastOnce(around, tp, sink, group.finished, parked)
+            return AtLeastOnce(around, tp, sink, group.committer.finished, parked)
         return ExactlyOnce(around, tp, lambda: backend.transactor(name, tp), parked)
 
     group.make_worker = worker
