@@ -17,19 +17,19 @@ from typing import Any, Literal, NamedTuple
 from aiokafka import TopicPartition
 from aiokafka.errors import TopicAuthorizationFailedError
 
-from acs_aaep_bridge.core.model import Record
-from acs_aaep_bridge.errors import Braked, BridgeError, OffsetOutOfRange, OwnershipLost, UnreadableState
+from acs_aaep_bridge.errors import Braked, OffsetOutOfRange, OwnershipLost, UnreadableState
 from acs_aaep_bridge.kafka.batch import Batch, Processor, Unpublishable
 from acs_aaep_bridge.kafka.describe import describe
 from acs_aaep_bridge.kafka.inbox import Inbox
+from acs_aaep_bridge.kafka.learning import learn
 from acs_aaep_bridge.kafka.observer import BatchReport, Block
-from acs_aaep_bridge.kafka.ports import Fetched, Owed, Refused, SchemaSource, Transactor
+from acs_aaep_bridge.kafka.ports import Fetched, Owed, Refused, Transactor
 from acs_aaep_bridge.kafka.surroundings import Surroundings
+from acs_aaep_bridge.kafka.taking import ASK_WITHIN, restore, where_to_start
 
 SLICES = (20, 500)  # records applied in one go
 TURN = 0.02  # seconds that should take
 START_WITHIN = 60.0  # seconds; the coordinator first waits for what a former owner left open
-ASK_WITHIN = 30.0  # seconds for one question to the brokers
 KILL_WITHIN = 5.0  # seconds for a producer that will not be used again
 BLOCKS: dict[type[Exception], Block] = {
     OffsetOutOfRange: "out_of_range",
@@ -80,6 +80,7 @@ class Worker(ABC):
         self._owes_commit = False
         """Whether the group, asked again, would send us elsewhere than where we start."""
         self._owed: tuple[Owed, ...] = ()
+        self._written_offset: int | None = None
         self.inbox = Inbox()
         self._slice = 100
         self._interrupt: Exception | None = None
@@ -186,13 +187,15 @@ class Worker(ABC):
                     around.observer.taken(around.name, *self.partition, "failed", time.monotonic() - started)
                 self.reason = describe(error)
                 await self._fall_back()
-                around.observer.log("warning", "partition.failed", **self._where, error=describe(error), status=self.status)
+                around.observer.log(
+                    "warning", "partition.failed", **self.around.where(self.partition), error=describe(error), status=self.status
+                )
                 if isinstance(error, TopicAuthorizationFailedError) and around.config.topics.dead_letter in str(error):
                     around.observer.dead_letter_failed(around.name)
                 if around.took_too_often(self.partition, error):
                     return
                 if not self.draining:
-                    await self._sleep(2 * around.config.kafka.heartbeat_interval / 1000)
+                    await self.sleep(2 * around.config.kafka.heartbeat_interval / 1000)
 
     async def _fall_back(self) -> None:
         """Stop reading, drop the queue and what is open."""
@@ -218,7 +221,7 @@ class Worker(ABC):
             around.observer.braked(around.name, *self.partition, self.processor.brake.tripped or "")
         else:
             around.observer.blocked(around.name, *self.partition, BLOCKS[type(error)])
-        around.observer.log("error", f"partition.{self.status}", **self._where, reason=self.reason)
+        around.observer.log("error", f"partition.{self.status}", **self.around.where(self.partition), reason=self.reason)
         around.changed()
 
     async def _take(self) -> None:
@@ -244,7 +247,7 @@ class Worker(ABC):
         around.observer.log(
             "info",
             "partition.taken",
-            **self._where,
+            **self.around.where(self.partition),
             offset=start,
             reused=kept is not None,
             seconds=round(time.monotonic() - started, 3),
@@ -271,60 +274,22 @@ class Worker(ABC):
 
     async def _restore(self) -> None:
         self.processor.renew()
-        self._written_offset: int | None = None
-        self._owed = ()
-        around, state = self.around, self.processor.state
-        if around.changelog is None:
+        self._written_offset, self._owed = None, ()
+        if self.around.changelog is None:
             return
         self.restoring = True
-        around.observer.restoring(around.name, *self.partition, 0)
-        around.changed()
-        started = time.monotonic()
+        self.around.changed()
         try:
-            restored = await around.changelog.restore(self.partition.partition, state.load, self._tell_progress)
-            state.loaded()
+            restored = await restore(self.around, self.partition, self.processor, self.around.changelog)
         finally:
             self.restoring = False
-        self._written_offset = restored.next_offset
-        self._owed = restored.owed
-        around.observer.restoring(around.name, *self.partition, restored.entries)
-        around.observer.sessions_open(around.name, *self.partition, state.open_sessions())
-        around.observer.log(
-            "info",
-            "partition.restored",
-            **self._where,
-            entries=restored.entries,
-            end=restored.end,
-            open_sessions=state.open_sessions(),
-            seconds=round(time.monotonic() - started, 3),
-        )
-
-    def _tell_progress(self, entries: int, position: int, end: int) -> None:
-        self.around.observer.restoring(self.around.name, *self.partition, entries)
-        self.around.observer.log("info", "partition.restoring", **self._where, entries=entries, position=position, end=end)
+        self._written_offset, self._owed = restored.next_offset, restored.owed
 
     async def _where_to_start(self, kept: Parked | None) -> int:
-        """The larger of what the group and what we know, within the log."""
-        around, tp = self.around, self.partition
-        async with asyncio.timeout(ASK_WITHIN):
-            committed = await around.source.committed(tp)
-            first, last = await around.source.bounds(tp)
-        self.committed_offset = -1 if committed is None else committed
-        known = [offset for offset in (committed, kept.next_offset if kept else self._written_offset) if offset is not None]
-        if not known:
-            self._owes_commit = around.start == "latest"
-            return last if around.start == "latest" else first
-        start = max(known)
-        self._owes_commit = start != committed
-        if first <= start <= last:
-            return start
-        if around.on_out_of_range == "block":
-            raise OffsetOutOfRange(
-                f"the committed offset {start} is not in the log ({first} to {last}): records were deleted before they were "
-                "read, or the topic was made anew; see input.on_out_of_range"
-            )
-        self._owes_commit = True
-        return first if around.on_out_of_range == "earliest" else last
+        start = await where_to_start(self.around, self.partition, kept.next_offset if kept else self._written_offset)
+        self.committed_offset = -1 if start.committed is None else start.committed
+        self._owes_commit = start.owes_commit
+        return start.offset
 
     # What both kinds of delivery need.
 
@@ -340,11 +305,11 @@ class Worker(ABC):
                 if seen is not None and seen >= due:
                     return seen
                 timeout = min(1.0, max(0.05, (due - around.wall()) / 1000))
-            await self._sleep(timeout)
+            await self.sleep(timeout)
         self._check_interrupt()
         return None
 
-    async def _sleep(self, seconds: float) -> None:
+    async def sleep(self, seconds: float) -> None:
         """Until something happens, at most so long."""
         if seconds <= 0:
             return
@@ -366,7 +331,7 @@ class Worker(ABC):
             self._guarded(processor.advance, batch, due)
         for fetched in fetches:
             if around.schemas is not None:
-                await self._learn_schemas(around.schemas, fetched.records)
+                await learn(self, around.schemas, fetched.records)
             at = 0
             while at < len(fetched.records):
                 records = fetched.records[at : at + self._slice]
@@ -393,27 +358,6 @@ class Worker(ABC):
         except Exception as error:
             raise Bug("the core failed") from error
 
-    async def _learn_schemas(self, schemas: SchemaSource, records: Sequence[Record]) -> None:
-        """Learn every schema these records need. While the registry cannot be asked, the partition waits."""
-        stage = self.around.stage
-        for schema_id in sorted(stage.wants(records)):
-            attempt = 0
-            while True:
-                try:
-                    stage.learn(schema_id, await schemas.fetch(schema_id))
-                    break
-                except Exception as error:  # down, slow or confused: never a reason to reject a record
-                    attempt += 1
-                    self.reason = f"the schema registry does not answer for schema {schema_id}"
-                    why = str(error) if isinstance(error, BridgeError) else type(error).__name__
-                    self.around.observer.log("warning", "registry.unavailable", **self._where, schema_id=schema_id, error=why)
-                    self.around.changed()
-                    if not self.draining:
-                        await self._sleep(min(30.0, 0.5 * 2 ** min(attempt, 6)))
-                    if self.draining:
-                        raise OwnershipLost("revoked while waiting for the schema registry") from None
-            self.reason = ""
-
     def _finished(self, batch: Batch, produce_seconds: float) -> None:
         """Report a batch that is delivered."""
         report, wall = batch.report, self.around.wall()
@@ -427,7 +371,9 @@ class Worker(ABC):
         """Say why the partition is about to be taken again."""
         counts = Counter((item.outgoing.topic, refusal) for item, refusal in refused.refusals)
         for (topic, refusal), count in counts.items():
-            self.around.observer.log("warning", "output.refused", **self._where, output=topic, reason=refusal, count=count)
+            self.around.observer.log(
+                "warning", "output.refused", **self.around.where(self.partition), output=topic, reason=refusal, count=count
+            )
 
     def _learn_refusals(self, refused: Refused) -> None:
         """Remember what the broker will not take, for when the same input is read again.
@@ -454,7 +400,3 @@ class Worker(ABC):
             f"too many records are rejected, most of them as {code}, up to the one at offset {self.processor.brake.tripped_at}; "
             "mend what sends them, or the configuration, and restart"
         )
-
-    @property
-    def _where(self) -> dict[str, Any]:
-        return {"stage": self.around.name, "topic": self.partition.topic, "partition": self.partition.partition}

@@ -48,6 +48,10 @@ class Surroundings:
     def name(self) -> StageName:
         return self.stage.name
 
+    def where(self, partition: TopicPartition) -> dict[str, Any]:
+        """What a log line about an input partition says of it."""
+        return {"stage": self.name, "topic": partition.topic, "partition": partition.partition}
+
     def brake(self, partition: TopicPartition) -> Brake:
         """One for the life of the process: a rebalance must not release it."""
         if partition not in self.brakes:
