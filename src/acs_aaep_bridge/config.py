@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -28,8 +29,10 @@ from pydantic import (
 )
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.reader import ReaderError
 
 from acs_aaep_bridge.errors import ConfigError, Problem
+from acs_aaep_bridge.wording import HTTP_URL, LANGUAGE_TAG, TOPIC, URI, words
 
 ENV_PREFIX = "BRIDGE_"
 _DURATION = re.compile(r"(\d+)(ms|s|m|h|d)")
@@ -96,7 +99,20 @@ Size = Annotated[
     PlainSerializer(_written_size, when_used="json"),
     WithJsonSchema({"type": ["string", "integer"], "pattern": r"^\d+(B|KiB|MiB|GiB)?$", "minimum": 0}),
 ]
-Topic = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
+
+
+def _least(least: int, written: str) -> AfterValidator:
+    """`ge` for what is written with a unit: in pydantic's words the limit would have none."""
+
+    def check(value: int) -> int:
+        if value < least:
+            raise ValueError(f"must be {written} or more")
+        return value
+
+    return AfterValidator(check)
+
+
+Topic = Annotated[str, Field(pattern=TOPIC)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
 Topics = Annotated[tuple[Topic, ...], BeforeValidator(_listed)]
 Table = Annotated[dict[str, str], BeforeValidator(_mapped)]
@@ -147,7 +163,7 @@ class OAuth(Section):
     """OAUTHBEARER: a token from a file, or from a client-credentials endpoint."""
 
     token_file: Path | None = None
-    token_endpoint: str | None = Field(None, pattern=r"^https?://")
+    token_endpoint: str | None = Field(None, pattern=HTTP_URL)
     client_id: str | None = None
     client_secret: Secret | None = None
     scope: str | None = None
@@ -210,7 +226,7 @@ class Kafka(Section):
     max_poll_records: int = Field(1_000, ge=1)
     max_partition_fetch: Size = 256 << 10
     fetch_max: Size = 16 << 20
-    max_in_flight: Size = Field(8 << 20, ge=1 << 20)
+    max_in_flight: Annotated[Size, _least(1 << 20, "1MiB")] = 8 << 20
     tls: Tls = Tls()
     sasl: Sasl | None = None
 
@@ -298,7 +314,7 @@ class Lifecycle(Section):
 
 
 class SchemaRegistry(Section):
-    url: str | None = Field(None, pattern=r"^https?://")
+    url: str | None = Field(None, pattern=HTTP_URL)
     auto_register: bool = True
     username: str | None = None
     password: Secret | None = None
@@ -306,7 +322,7 @@ class SchemaRegistry(Section):
     ca_file: Path | None = None
     cert_file: Path | None = None
     key_file: Path | None = None
-    timeout: Annotated[Duration, Field(ge=100)] = 10_000
+    timeout: Annotated[Duration, _least(100, "100ms")] = 10_000
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -327,7 +343,7 @@ class Content(Section):
     redact: bool = True
     names: Table = {}
     agent_output: Literal["none", "root", "all"] = "none"
-    agent_language: str = Field("und", pattern=r"^[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*$")
+    agent_language: str = Field("und", pattern=LANGUAGE_TAG)
     include_arguments: bool = False
 
 
@@ -342,15 +358,15 @@ RISK_DEFAULTS = {
 
 
 class HookMapping(Section):
-    extension_context: str = Field("urn:acs-aaep-bridge:context:acs:v1", pattern=r"^[A-Za-z][A-Za-z0-9+.-]*:\S+$")
+    extension_context: str = Field("urn:acs-aaep-bridge:context:acs:v1", pattern=URI)
     risk: Annotated[dict[str, Literal["low", "medium", "high"]], BeforeValidator(_mapped)] = Field(
         default_factory=lambda: dict(RISK_DEFAULTS)  # type: ignore[arg-type]
     )
 
 
 class Sessions(Section):
-    grace: Annotated[Duration, Field(ge=1_000)] = 5_000
-    subagent_idle_timeout: Annotated[Duration, Field(ge=1_000)] = 1_800_000
+    grace: Annotated[Duration, _least(1_000, "1s")] = 5_000
+    subagent_idle_timeout: Annotated[Duration, _least(1_000, "1s")] = 1_800_000
     idle_timeout: Duration = 86_400_000
     closed_retention: Duration = 3_600_000
     max_open_per_partition: int = Field(20_000, ge=1)
@@ -435,19 +451,20 @@ class Config(Section):
         return f"{self.kafka.group_prefix}-{stage}"
 
 
-def load(text: str, env: Mapping[str, str], overrides: Mapping[str, str] | None = None) -> Config:
+def load(text: str, env: Mapping[str, str], overrides: Mapping[str, str] | None = None, source: str = "") -> Config:
     """The configuration in YAML `text`, overridden by `BRIDGE_*` names in `env`, then by dotted `overrides`.
 
-    Raises ConfigError with every problem found. Pure: reads no file and no process environment.
+    Raises ConfigError with every problem found; `source` is what the text is called there. Pure: reads no file and no process
+    environment.
     """
-    tree, problems = _parse(text)
+    tree, problems = _parse(text, source)
     problems += _overlay(tree, env)
     for dotted, value in (overrides or {}).items():
         problems += _put(tree, dotted.split("."), value, f"--set {dotted}")
     try:
         config = Config.model_validate(tree)
     except ValidationError as error:
-        problems += [_problem(dict(one)) for one in error.errors(include_url=False, include_input=False)]
+        problems += [Problem(*words(one)) for one in error.errors(include_url=False, include_input=False)]
     if problems:
         raise ConfigError(problems)
     return config
@@ -462,23 +479,34 @@ def load_file(path: Path | None, env: Mapping[str, str], overrides: Mapping[str,
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise ConfigError([Problem("", f"the configuration file {path} cannot be read: {why}")]) from None
-    return load(text, env, overrides)
+    return load(text, env, overrides, str(path))
 
 
-def _parse(text: str) -> tuple[dict[str, Any], list[Problem]]:
+def _parse(text: str, source: str) -> tuple[dict[str, Any], list[Problem]]:
     try:
         tree = YAML(typ="safe", pure=True).load(io.StringIO(text))
     except MarkedYAMLError as error:
+        what = str(error.problem).partition(" with value")[0]  # of a name that stands twice: its values are not to be shown
+        if what.startswith("but ") and error.context:
+            what = f"{error.context}, {what}"
         mark = error.problem_mark
-        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        return {}, [Problem("", f"not valid YAML: {where}{error.problem}")]
+        return {}, [_no_yaml(source, what, mark and (mark.line, mark.column))]
+    except ReaderError as error:
+        before = text[: error.position]
+        place = before.count("\n"), len(before) - before.rfind("\n") - 1
+        return {}, [_no_yaml(source, f"found the character U+{error.character:04X}, which YAML does not allow", place)]
     except YAMLError:
-        return {}, [Problem("", "not valid YAML: it holds characters that YAML does not allow")]
+        return {}, [_no_yaml(source, "it cannot be read as one document", None)]
     if tree is None:
         return {}, []
     if not isinstance(tree, dict):
-        return {}, [Problem("", "the configuration is a mapping of sections, not a list or a single value")]
+        return {}, [Problem(source, "the configuration is a mapping of sections, not a list or a single value")]
     return _without_empty_sections(tree, Config), []
+
+
+def _no_yaml(source: str, what: str, place: tuple[int, int] | None) -> Problem:
+    where = f"line {place[0] + 1}, column {place[1] + 1}: " if place else ""
+    return Problem(source, f"not valid YAML: {where}{what}")
 
 
 def _without_empty_sections(tree: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
@@ -538,12 +566,3 @@ def _put(tree: dict[str, Any], parts: list[str], value: object, source: str) -> 
         return [Problem(source, "names no option")]
     node[parts[-1]] = value
     return []
-
-
-def _problem(error: dict[str, Any]) -> Problem:
-    path = ".".join(str(part) for part in error["loc"])
-    message = {
-        "extra_forbidden": "there is no such option; `acs-aaep-bridge config schema` lists them",
-        "missing": "is required",
-    }.get(error["type"], str(error["msg"]).removeprefix("Value error, "))
-    return Problem(path, message)

@@ -133,6 +133,7 @@ def test_a_file_that_is_no_configuration_is_one_line(tmp_path: Path, text: str, 
     result = CliRunner().invoke(main, ["config", "check", "--config", str(bad)])
     assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
     assert says in result.stderr
+    assert str(bad) in result.stderr
 
 
 @pytest.mark.parametrize("name", ["missing.yaml", "."])
