@@ -97,7 +97,7 @@ def test_what_is_no_event_is_skipped_with_its_reason() -> None:
 
 def test_a_rejected_record_is_told_with_its_place() -> None:
     (told,) = explain([subagent_stop(outcome="vanished")])
-    assert set(told) == {"outcome", "stage", "code", "pointer", "message"}
+    assert set(told) == {"outcome", "stage", "code", "pointer", "message", "line"}
     assert (told["outcome"], told["stage"], told["code"]) == ("reject", "normalize", "payload_invalid")
     assert told["pointer"] == "/params/payload/outcome"
 
@@ -173,7 +173,18 @@ def test_silence_ends_nothing_unless_time_is_told_to_pass() -> None:
 
 def test_time_cannot_be_told_to_go_back() -> None:
     result = run("explain", [START_OF_CHILD], "--until", "2026-05-24T14:22:00Z")
-    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+    assert result.exit_code == 2
+    assert result.stderr == (
+        f"error: --until 2026-05-24T14:22:00.000Z lies before the last record, of {START}: write that time or a later one\n"
+    )
+    far = run("explain", [{"value": None, "timestamp": 1 << 62}], "--records", "--until", "1")
+    assert "--until 1970-01-01T00:00:00.001Z lies before the last record, of 9999-12-31T23:59:59.999Z" in far.stderr
+
+
+def test_what_cannot_be_parsed_is_told_with_its_line() -> None:
+    """As an editor counts them, blank lines too; a batch is told with its own, whatever becomes of its elements."""
+    told = explain([START_OF_CHILD, "", "{bad", [1, identified(START_OF_CHILD, 2)], START_OF_CHILD])
+    assert [(one["outcome"], one.get("line")) for one in told] == [("emit", None), ("reject", 3), ("batch", 4), ("emit", None)]
 
 
 def test_the_configuration_applies() -> None:

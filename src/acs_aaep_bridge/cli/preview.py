@@ -13,8 +13,10 @@ from typing import Literal, NamedTuple
 import orjson
 
 from acs_aaep_bridge.config import Config
+from acs_aaep_bridge.core.identity import format_timestamp
 from acs_aaep_bridge.core.lifecycle import LifecycleStage
 from acs_aaep_bridge.core.model import Emit, Outcome, Outgoing, Record, Reject, Skip
+from acs_aaep_bridge.core.normalized import LATEST_MS
 from acs_aaep_bridge.core.schemas import shipped
 from acs_aaep_bridge.core.stages import build_stage
 from acs_aaep_bridge.errors import UsageError
@@ -85,7 +87,8 @@ class Preview:
         Raises UsageError when the clock is further already.
         """
         if until is not None and until < self._now:
-            raise UsageError("--until lies before the time of the last record")
+            asked, last = (format_timestamp(min(moment, LATEST_MS)) for moment in (until, self._now))
+            raise UsageError(f"--until {asked} lies before the last record, of {last}: write that time or a later one")
         settled = _flat(self._lifecycle.settle(self._sessions, self._now))
         self._sessions.commit()
         if settled:

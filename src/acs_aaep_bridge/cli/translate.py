@@ -75,7 +75,7 @@ def translate(config: Config, file: str, records: bool, until: int | None) -> in
                 case Rejected():
                     rejected = True
                     out.flush()
-                    err.write(orjson.dumps({**explained(one), "line": number}) + b"\n")
+                    err.write(orjson.dumps(explained(one) | {"line": number}) + b"\n")
                     err.flush()
                 case Skip():
                     pass
@@ -93,8 +93,8 @@ def explain(config: Config, file: str, records: bool, until: int | None) -> None
     \b
     {"outcome":"emit","normalized":[…],"lifecycle":[…]}     accepted; "notes" says why less came out
     {"outcome":"skip","reason":…}                           not an event
-    {"outcome":"reject","stage":…,"code":…,"pointer":…,"message":…}
-    {"outcome":"batch","results":[…]}                       a JSON-RPC batch, one verdict an element
+    {"outcome":"reject","stage":…,"code":…,"pointer":…,"message":…,"line":…}
+    {"outcome":"batch","results":[…],"line":…}              a JSON-RPC batch, one verdict an element
     {"outcome":"timer","lifecycle":[…]}                     due before the next record
     {"outcome":"end_of_input","lifecycle":[…]}              held back, settled because nothing follows
 
@@ -103,8 +103,9 @@ def explain(config: Config, file: str, records: bool, until: int | None) -> None
     Exit code: 0 whatever the verdicts.
     """
     out = sys.stdout.buffer
-    for _, verdict in _verdicts(config, file, records, until):
-        text = orjson.dumps(explained(verdict)).decode()
+    for number, verdict in _verdicts(config, file, records, until):
+        place = {"line": number} if isinstance(verdict, Rejected | Batch) else {}
+        text = orjson.dumps(explained(verdict) | place).decode()
         out.write(_UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode() + b"\n")
         if file == "-" or sys.stdout.isatty():
             out.flush()
