@@ -83,17 +83,7 @@ def chosen(stage: StageName | None) -> tuple[StageName, ...]:
     return (stage,) if stage else STAGES
 
 
-def as_duration(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    """Callback of an option that takes a duration as in the configuration (`90s`, `1h`): milliseconds."""
-    if value is None:
-        return None
-    try:
-        return read_duration(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error), ctx, param) from None
-
-
-def read_timestamp(text: str) -> int:
+def _read_timestamp(text: str) -> int:
     """Milliseconds since the epoch, from RFC 3339 or a number of milliseconds. Raises ValueError with what to write."""
     if text.isdecimal():
         return int(text)
@@ -106,15 +96,32 @@ def read_timestamp(text: str) -> int:
     return int(moment.timestamp() * 1000)
 
 
-def as_moment(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    """Callback of an option that takes a timestamp, or a duration before now: milliseconds since the epoch."""
-    if value is None:
-        return None
+def _read_moment(text: str) -> int:
     try:
-        return time.time_ns() // 1_000_000 - read_duration(value)
+        return time.time_ns() // 1_000_000 - read_duration(text)
     except ValueError:
         pass
     try:
-        return read_timestamp(value)
+        return _read_timestamp(text)
     except ValueError as error:
-        raise click.BadParameter(f"{error}, or a duration, like 2h", ctx, param) from None
+        raise ValueError(f"{error}, or a duration, like 2h") from None
+
+
+def _callback(read: Callable[[str], int]) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
+    """For an option that `read` reads; its ValueError says what to write."""
+
+    def called(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+        try:
+            return None if value is None else read(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error), ctx, param) from None
+
+    return called
+
+
+as_duration: Final = _callback(read_duration)
+"""Of an option that takes a duration as in the configuration (`90s`, `1h`): milliseconds."""
+as_timestamp: Final = _callback(_read_timestamp)
+"""Of an option that takes a timestamp: milliseconds since the epoch."""
+as_moment: Final = _callback(_read_moment)
+"""Of an option that takes a timestamp, or a duration before now: milliseconds since the epoch."""

@@ -11,7 +11,7 @@ import click
 import orjson
 
 from acs_aaep_bridge.cli.lines import described, lines, opened, plain
-from acs_aaep_bridge.cli.options import read_timestamp, with_config
+from acs_aaep_bridge.cli.options import as_timestamp, with_config
 from acs_aaep_bridge.cli.preview import Batch, Emitted, Preview, Rejected, Released, Verdict
 from acs_aaep_bridge.config import Config
 from acs_aaep_bridge.core.model import Json, Outgoing, Skip
@@ -22,23 +22,13 @@ EXPLAINED_NOTES: Final = frozenset({"held", "duplicate", "late", "after_end", "o
 _UNSAFE: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
-def _until(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    """Milliseconds since the epoch, from a number of them or an RFC 3339 timestamp."""
-    if value is None:
-        return None
-    try:
-        return read_timestamp(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error), ctx, param) from None
-
-
 def _over_records(command: Callable[..., Any]) -> Callable[..., Any]:
     """The argument and options that both commands share."""
     for decorator in (
         click.option(
             "--until",
             metavar="TIMESTAMP",
-            callback=_until,
+            callback=as_timestamp,
             help="Let time pass up to here after the last record, so that silent sessions end. Default: they stay open.",
         ),
         click.option(
