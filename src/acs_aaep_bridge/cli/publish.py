@@ -7,24 +7,21 @@ import itertools
 import os
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from typing import Any, BinaryIO, Final
 
 import click
 import orjson
-from aiokafka import AIOKafkaProducer
 
 from acs_aaep_bridge.cli.lines import described, lines, opened, plain
 from acs_aaep_bridge.cli.options import with_config
 from acs_aaep_bridge.cli.program import INTERRUPTED
 from acs_aaep_bridge.cli.progress import Advance, bar
-from acs_aaep_bridge.cli.reading import broker_errors, partitions_of
+from acs_aaep_bridge.cli.reading import connected
 from acs_aaep_bridge.cli.terminal import safe
 from acs_aaep_bridge.config import Config
 from acs_aaep_bridge.core.model import Record
 from acs_aaep_bridge.errors import UsageError
-from acs_aaep_bridge.kafka.client import Clients, reach
 from acs_aaep_bridge.samples import rounds
 from acs_aaep_bridge.telemetry.logs import configure
 
@@ -126,7 +123,8 @@ class Publishing:
 
     async def send(self, records: Iterator[Record], chunk: int) -> None:
         """All of `records`, read in a thread, `chunk` at a time: one that comes through a pipe may be long in coming."""
-        async with producing(self._config, self._topic) as producer:
+        making = connected(self._config, f"publish to {self._topic}", [self._topic], lambda clients: clients.producer("publish"))
+        async with making as (producer, _):
             while some := await asyncio.to_thread(lambda: list(itertools.islice(records, chunk))):
                 for record in some:
                     await self._pace.wait()
@@ -140,18 +138,3 @@ class Publishing:
         while self._pending and (len(self._pending) >= limit or self._pending[0].done()):
             await self._pending.popleft()
             self.acknowledged += 1
-
-
-@asynccontextmanager
-async def producing(config: Config, topic: str) -> AsyncIterator[AIOKafkaProducer]:
-    """A producer for `topic`, which must exist."""
-    clients = Clients(config)
-    await reach(clients, config.kafka)
-    producer = clients.producer("publish")
-    with broker_errors(f"publish to {topic}"):
-        try:
-            await producer.start()
-            await partitions_of(clients, [topic])
-            yield producer
-        finally:
-            await producer.stop()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import GroupAuthorizationFailedError, KafkaError, TopicAuthorizationFailedError
 
 from acs_aaep_bridge.config import Config
@@ -15,6 +15,8 @@ from acs_aaep_bridge.errors import AuthorizationError, BrokerUnreachable, TopicE
 from acs_aaep_bridge.kafka.client import Clients, reach
 
 _POLL_MS: Final = 500
+
+C = TypeVar("C", AIOKafkaConsumer, AIOKafkaProducer)
 
 
 @contextmanager
@@ -37,21 +39,33 @@ class Part(NamedTuple):
 
 
 @asynccontextmanager
-async def _reader(config: Config, topics: Collection[str]) -> AsyncIterator[tuple[AIOKafkaConsumer, list[TopicPartition]]]:
+async def connected(
+    config: Config, doing: str, topics: Collection[str], make: Callable[[Clients], C]
+) -> AsyncIterator[tuple[C, list[TopicPartition]]]:
+    """The client that `make` makes, started, and the partitions of `topics`; stopped behind the block.
+
+    Raises StartError for what the broker does not have or does not allow, in the block too; `doing` says what could not be done.
+    """
     clients = Clients(config)
     await reach(clients, config.kafka)
-    consumer = clients.reader("reader")
-    with broker_errors(f"read {', '.join(topics)}"):
+    client = make(clients)
+    with broker_errors(doing):
         try:
-            await consumer.start()
-            partitions = await partitions_of(clients, topics)
-            consumer.assign(partitions)
-            yield consumer, partitions
+            await client.start()
+            yield client, await _partitions_of(clients, topics) if topics else []
         finally:
-            await consumer.stop()
+            await client.stop()
 
 
-async def partitions_of(clients: Clients, topics: Collection[str]) -> list[TopicPartition]:
+@asynccontextmanager
+async def _reader(config: Config, topics: Collection[str]) -> AsyncIterator[tuple[AIOKafkaConsumer, list[TopicPartition]]]:
+    doing = f"read {', '.join(topics)}"
+    async with connected(config, doing, topics, lambda clients: clients.reader("reader")) as (consumer, partitions):
+        consumer.assign(partitions)
+        yield consumer, partitions
+
+
+async def _partitions_of(clients: Clients, topics: Collection[str]) -> list[TopicPartition]:
     """All partitions of `topics`. Raises TopicError naming those that do not exist; makes none."""
     client = clients.plain("reader-metadata")
     try:

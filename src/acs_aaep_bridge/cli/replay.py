@@ -12,11 +12,10 @@ from typing import Any, Final, NamedTuple
 from aiokafka import AIOKafkaProducer
 
 from acs_aaep_bridge.cli.letters import Letter
-from acs_aaep_bridge.cli.reading import broker_errors
+from acs_aaep_bridge.cli.reading import connected
 from acs_aaep_bridge.config import Config
 from acs_aaep_bridge.core.deadletter import REPLAY_COUNT
 from acs_aaep_bridge.core.model import Headers
-from acs_aaep_bridge.kafka.client import Clients
 
 CHUNK: Final = 500
 """Records in one transaction."""
@@ -102,11 +101,9 @@ async def replaying(config: Config, rate: float) -> AsyncIterator[Replayer]:
 
     One fixed transactional id: a second replay at the same time fences the first instead of doubling its records.
     """
-    transactional = config.kafka.idempotence
-    producer = Clients(config).producer("replay", f"{config.kafka.group_prefix}-replay" if transactional else None)
-    with broker_errors("replay dead letters"):
-        try:
-            await producer.start()
-            yield Replayer(producer, transactional, rate)
-        finally:
-            await producer.stop()
+    identity = f"{config.kafka.group_prefix}-replay" if config.kafka.idempotence else None
+    async with connected(config, "replay dead letters", (), lambda clients: clients.producer("replay", identity)) as (
+        producer,
+        _,
+    ):
+        yield Replayer(producer, identity is not None, rate)
