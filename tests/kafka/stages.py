@@ -23,7 +23,10 @@ from acs_aaep_bridge.errors import UnreadableState
 
 
 class EchoStage:
-    """Values `skip…` are skipped, `bad…` rejected, `boom` is a bug; the rest goes to the normalized topic as `<n:value`."""
+    """Values `skip…` are skipped, `bad…` rejected, `boom` is a bug; the rest goes to the normalized topic as `<n:value`.
+
+    An array of numbers is a batch: each gives so many bytes.
+    """
 
     name: StageName = "normalize"
 
@@ -41,7 +44,8 @@ class EchoStage:
             return (Reject("normalize", "payload_invalid", "it says so", method="steps/bad"),)
         if value == b"boom":
             raise ZeroDivisionError("a bug in the core")
-        return (Emit((Outgoing(self._topic, record.key, b"n:" + value, (), record.timestamp),), "steps/echo"),)
+        values = [b"x" * size for size in json.loads(value)] if value.startswith(b"[") else [b"n:" + value]
+        return tuple(Emit((Outgoing(self._topic, record.key, one, (), record.timestamp),), "steps/echo") for one in values)
 
     def wants(self, records: Sequence[Record]) -> frozenset[int]:
         return frozenset()

@@ -47,6 +47,24 @@ async def test_an_event_that_is_too_large_is_dead_lettered(delivery: str, known:
 
 @DELIVERIES
 @KNOWN
+async def test_an_element_that_is_too_large_is_dead_lettered_by_itself(
+    delivery: str, known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own bytes, and its place in the batch; the other elements are published, and a replay would not repeat them."""
+    _blind(monkeypatch, known)
+    memory = log(normalized=100)
+    memory.publish(RAW, b"[1, 200,  2,201 ]", key=b"k", at=5)
+    async with running(memory, config(delivery)) as run:
+        await run.until_committed(memory)
+    assert sorted(memory.values(NORMALIZED), key=str) == [b"x", b"xx"]
+    letters = [one for one in memory.partitions[TopicPartition(LETTERS, 0)] if one is not None]
+    told = sorted((one.value, dict(one.headers)[ERROR_PREFIX + "index"]) for one in letters)
+    assert told == [(b"200", b"1"), (b"201", b"3")]
+    assert +run.watcher.events == {"emitted": 2, "rejected": 2}
+
+
+@DELIVERIES
+@KNOWN
 async def test_a_hook_is_told_whole_or_not_at_all(delivery: str, known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two of its three events are too large: one dead letter, nothing published, and it never happened to the state."""
     _blind(monkeypatch, known)

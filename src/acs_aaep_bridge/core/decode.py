@@ -97,6 +97,12 @@ def elements(payload: bytes) -> list[bytes] | None:
     return spans if closed else None
 
 
+def part(payload: bytes, element: int) -> bytes | None:
+    """The bytes of one element of a JSON-RPC batch, as received; None when the payload wraps the batch in another format."""
+    found = elements(payload)
+    return found[element] if found is not None and element < len(found) else None
+
+
 def _read_apart(payload: bytes, limits: Limits) -> Batch | Reject:
     """A batch with something too deep in it: every element stands alone, so the others are still read."""
     parts = elements(payload)

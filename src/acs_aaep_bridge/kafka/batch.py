@@ -9,6 +9,7 @@ from time import perf_counter
 from acs_aaep_bridge.core.brake import Brake
 from acs_aaep_bridge.core.clock import StreamClock
 from acs_aaep_bridge.core.deadletter import REPLAY_COUNT, dead_letter, reference
+from acs_aaep_bridge.core.decode import part
 from acs_aaep_bridge.core.model import Emit, Outcome, Outgoing, PartitionState, Record, Reject, Stage, new
 from acs_aaep_bridge.kafka.observer import BatchReport
 from acs_aaep_bridge.kafka.ports import Fault, Item, Owed, Refusal
@@ -120,11 +121,12 @@ class Processor:
         code: str | None = None
         accepted = False
         before = len(items)
-        for outcome in outcomes:
+        alone = len(outcomes) == 1
+        for place, outcome in enumerate(outcomes):
             if type(outcome) is Emit:
                 first, refused = len(items), None
                 for outgoing in outcome.outgoing:
-                    item = new(Item, (outgoing, None, record, outcome.method, None, None))
+                    item = new(Item, (outgoing, None, record, outcome.method, None, None, None if alone else place))
                     if len(outgoing.value or b"") > suspect or self.verdicts:
                         item = self._fitting(item)
                         refused = refused or (item if item.reject is not None else None)
@@ -135,7 +137,7 @@ class Processor:
                     continue
                 # All of a hook or nothing: half of it told, and remembered as told, could not be made good by a replay.
                 items[first:] = [refused]
-                if len(outcomes) == 1:  # in a batch the other elements stand; only the replay guard keeps state there
+                if alone:  # in a batch the other elements stand; only the replay guard keeps state there
                     self.state.undo()
                 code = "output_too_large"
                 report.events[outcome.method, "rejected"] += 1
@@ -206,6 +208,8 @@ class Processor:
                 "output_too_large",
                 f"the event is larger than {outgoing.topic} takes; raise {limit} there, then replay",
                 method=item.method,
+                element=item.element,
+                raw=None if item.element is None else part(record.value or b"", item.element),
             )
             letter = dead_letter(record, reject, self._dead_letters)
             return item._replace(outgoing=letter, reject=reject)

@@ -50,7 +50,7 @@ class Item(NamedTuple):
     """One record to be published and where it came from, so that a refusal can be answered.
 
     `partition` None: by the key. `record` None: a timer's or the changelog's. `reject` is set for a dead letter. `session` is
-    the changelog key of the session that a timer spoke for.
+    the changelog key of the session that a timer spoke for, `element` the place in the record's JSON-RPC batch, if it is one.
     """
 
     outgoing: Outgoing
@@ -59,6 +59,7 @@ class Item(NamedTuple):
     method: str = ""
     reject: Reject | None = None
     session: bytes | None = None
+    element: int | None = None
 
 
 class Refused(Exception):
