@@ -22,6 +22,7 @@ from tests.kafka.live import Site, bridge, finished
 from acs_aaep_bridge.config import Config, OAuth, load
 from acs_aaep_bridge.errors import AuthorizationError, BridgeError, BrokerUnreachable, ConfigError
 from acs_aaep_bridge.kafka.client import Clients, Tokens, reach
+from acs_aaep_bridge.kafka.ports import Ends
 from acs_aaep_bridge.kafka.probe import KafkaProbe
 
 
@@ -223,6 +224,14 @@ async def test_lives_through_a_revoked_permission(secure_kafka: SecureKafka, tmp
     assert await site.values("normalized") == [b"n:v%d" % number for number in range(20)]
 
 
+async def _sees(probe: KafkaProbe, asked: list[TopicPartition], wanted: list[TopicPartition]) -> dict[TopicPartition, Ends]:
+    """The ends, once they are of those that are wanted: the broker learns of a permission in its own time."""
+    async with asyncio.timeout(30):
+        while (ends := await probe.lags(asked)).keys() != set(wanted):
+            await asyncio.sleep(0.1)
+    return ends
+
+
 @asynccontextmanager
 async def _probe(broker: SecureKafka, topics: list[str], tmp_path: Path) -> AsyncIterator[KafkaProbe]:
     settings = _settings(broker, "SCRAM", tmp_path, mechanism="SCRAM-SHA-256")
@@ -242,15 +251,12 @@ async def test_one_hidden_topic_hides_no_other(secure_kafka: SecureKafka, tmp_pa
     secure_kafka.allow(ResourceType.TOPIC, seen, AclOperation.DESCRIBE)
     await site.fill("raw", 1)
     async with _probe(secure_kafka, [seen, hidden], tmp_path) as probe:
-        ends = await probe.lags(both)
-        assert ends.keys() == set(both[:2])
+        ends = await _sees(probe, both, both[:2])
         assert sum(high for _, high in ends.values()) == 1
         assert (probe.partitions(seen), probe.forbidden(seen)) == (2, False)
         assert (probe.partitions(hidden), probe.forbidden(hidden)) == (None, True)
         secure_kafka.allow(ResourceType.TOPIC, hidden, AclOperation.DESCRIBE)
-        async with asyncio.timeout(30):
-            while (await probe.lags(both)).keys() != set(both):  # the broker learns of a permission in its own time
-                await asyncio.sleep(0.1)
+        await _sees(probe, both, both)
         assert not probe.forbidden(hidden)
 
 
@@ -264,9 +270,7 @@ async def test_a_topic_hidden_while_asked_hides_no_other(
     for topic in (seen, hidden):
         secure_kafka.allow(ResourceType.TOPIC, topic, AclOperation.DESCRIBE)
     async with _probe(secure_kafka, [seen, hidden], tmp_path) as probe:
-        async with asyncio.timeout(30):
-            while (await probe.lags(both)).keys() != set(both):
-                await asyncio.sleep(0.1)
+        await _sees(probe, both, both)
 
         def as_it_was() -> asyncio.Future[bool]:
             known: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -275,6 +279,4 @@ async def test_a_topic_hidden_while_asked_hides_no_other(
 
         monkeypatch.setattr(probe.client, "force_metadata_update", as_it_was)
         secure_kafka.forbid(ResourceType.TOPIC, hidden)
-        async with asyncio.timeout(30):
-            while (await probe.lags(both)).keys() != set(both[:2]):
-                await asyncio.sleep(0.1)
+        await _sees(probe, both, both[:2])
