@@ -12,6 +12,7 @@ import time
 
 from tests.brokers import topics as independent
 
+from acs_aaep_bridge.cli.run import spare_the_collector
 from acs_aaep_bridge.config import load
 from acs_aaep_bridge.core.stages import build_stage
 from acs_aaep_bridge.kafka.backend import KafkaBackend
@@ -73,6 +74,7 @@ def main() -> None:
     (bootstrap,) = sys.argv[1:]
     value, topic = entry(), independent.unique("restore")
     fill(bootstrap, topic, value)
+    spare_the_collector()
     seconds, cpu, sessions = asyncio.run(restore(bootstrap, topic))
     records = RESTORED * UPDATES
     print(

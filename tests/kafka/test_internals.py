@@ -170,25 +170,15 @@ async def test_raw_fetch_gives_the_bytes_and_what_was_aborted(clients: Clients, 
     await client.close()
 
 
-async def test_unpack_gives_what_is_committed_and_where_the_log_goes_on(clients: Clients, topic: TopicPartition) -> None:
-    """Neither what was aborted nor the markers, but past them; and nothing below the offset asked for."""
-    producer = await _open_transaction(clients, topic)
-    await producer.abort_transaction()
-    await producer.begin_transaction()
-    for value in (b"first", b"second"):
-        await producer.send_and_wait(topic.topic, value, key=b"k", partition=0, headers=[("h", value)])
-    await producer.commit_transaction()
+async def test_unpack_gives_the_records_of_a_batch(clients: Clients) -> None:
+    """As its producer packed them."""
+    producer = clients.producer("unpack")
+    builder = internals.batch_builder(producer, 1 << 20)
+    for number in range(3):
+        builder.append(timestamp=5 + number, key=b"k", value=None, headers=[("h", b"%d" % number)])
+    found = [(one.offset, one.timestamp, one.key, one.value, one.headers) for one in internals.unpack(bytes(builder._build()))]
+    assert found == [(number, 5 + number, b"k", None, [("h", b"%d" % number)]) for number in range(3)]
     await producer.stop()
-    client = clients.plain("unpack")
-    await client.bootstrap()
-    await client.set_topics([topic.topic])
-    ends = await internals.list_offsets(client, [topic], internals.LATEST, internals.READ_COMMITTED)
-    for start, wanted in ((0, [b"first", b"second"]), (3, [b"second"])):
-        data, aborted = await internals.raw_fetch(client, topic, start, 1 << 20)
-        found = internals.unpack(topic, data, aborted, start)
-        assert [(one.key, one.value, one.headers) for one in found] == [(b"k", value, (("h", value),)) for value in wanted]
-        assert found.next_fetch_offset == ends[topic] == 5
-    await client.close()
 
 
 async def test_a_batch_takes_what_it_is_told_to(clients: Clients, topic: TopicPartition) -> None:

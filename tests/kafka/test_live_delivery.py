@@ -162,3 +162,15 @@ async def test_a_start_at_the_end_is_remembered(kafka: Kafka, delivery: str) -> 
     async with bridge(settings) as run:
         await run.until(finished(run, 5), 60)
     assert await site.values("normalized") == [b"n:v%d" % number for number in range(10, 15)]
+
+
+@DELIVERIES
+async def test_a_changelog_that_cannot_be_decoded_blocks(kafka: Kafka, delivery: str) -> None:
+    """It is fetched again, and then said to be damaged, with its place: no loop, and no session guessed."""
+    site = Site(kafka.bootstrap, 1)
+    await produce_raw(kafka.bootstrap, site.topic("sessions"), 0, [(b"[1,null]", []), (b"[1,null]", [("bad-name", b"")])])
+    async with bridge(site.config(delivery), ["lifecycle"]) as run:
+        await run.until(lambda: bool(run.watcher.heard("partition.blocked")), 60)
+        (blocked,) = run.watcher.heard("partition.blocked")
+    assert f"{site.topic('sessions')}-0 cannot be restored: the batch at offset 0" in blocked["reason"]
+    assert not await site.values("lifecycle")

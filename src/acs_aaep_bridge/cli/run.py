@@ -33,12 +33,12 @@ def run(config: Config, stage: StageName | None) -> None:
     Both run in one process unless --stage names one, to scale or replay it alone. /metrics, /livez and /readyz are served on
     http.port (9404).
     """
-    _spare_the_collector()
+    spare_the_collector()
     with asyncio.Runner(loop_factory=loop_factory()) as running:
         running.run(_run(config, chosen(stage)))
 
 
-def _spare_the_collector() -> None:
+def spare_the_collector() -> None:
     """Records hold no cycles: look for them less often, and never among what lives as long as the process."""
     gc.collect()
     gc.freeze()

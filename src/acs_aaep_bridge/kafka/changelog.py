@@ -10,8 +10,10 @@ from aiokafka import TopicPartition
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError
 
+from acs_aaep_bridge.errors import UnreadableState
 from acs_aaep_bridge.kafka import internals
 from acs_aaep_bridge.kafka.entries import Reading
+from acs_aaep_bridge.kafka.lenient import CorruptBatch, RawBatch, batches
 from acs_aaep_bridge.kafka.ports import Restored
 
 _SILENCE = 30.0  # seconds without a step forward or an answer, before a restore fails and is begun again
@@ -19,7 +21,7 @@ _PROGRESS_EVERY = 2.0  # seconds
 _START_WITHIN = 60.0  # seconds
 _PAUSE = 0.2  # seconds before the brokers are asked again
 _FETCH_BYTES = 4 << 20
-_TURN = 2_000  # records loaded before others have a turn: a few milliseconds
+_RETRIES = 5
 
 
 class KafkaChangelog:
@@ -99,29 +101,47 @@ async def _read_to(
     reading: Reading,
     progress: Callable[[int, int, int], None],
 ) -> None:
-    """All `offsets`, also those of a tail of markers without records. Raises TimeoutError after 30 s without a step forward."""
+    """All `offsets`, also those of a tail of markers without records.
+
+    Raises TimeoutError after 30 s without a step forward, UnreadableState for what stays damaged however often it is fetched.
+    """
     where, end = offsets.start, offsets.stop
     moved = told = time.monotonic()
+    spoiled = 0
     while where < end:
+        before = where
         try:
             async with asyncio.timeout(_SILENCE):
                 data, aborted = await internals.raw_fetch(client, tp, where, _FETCH_BYTES)
+            for batch in batches(data, aborted):
+                if batch.is_shown:
+                    _take(reading, batch, where)
+                where = batch.next_offset
+                await asyncio.sleep(0)
+        except CorruptBatch as corrupt:  # a checksum that is wrong on the way is right the next time
+            spoiled = spoiled + 1 if where == before else 0
+            if spoiled > _RETRIES:
+                raise UnreadableState(f"{tp.topic}-{tp.partition} cannot be restored: {corrupt}") from None
         except KafkaError as error:  # a leader that moves, a broker that restarts
-            if not error.retriable or time.monotonic() - moved > _SILENCE:
+            if not error.retriable:
                 raise
             client.force_metadata_update()
             await asyncio.sleep(_PAUSE)
-            continue
-        found = internals.unpack(tp, data, aborted, where)
-        for count, record in enumerate(found, 1):
-            reading.take(record.key, record.value, record.headers)
-            if count % _TURN == 0:
-                await asyncio.sleep(0)
         now = time.monotonic()
-        if found.next_fetch_offset > where:
-            where, moved = found.next_fetch_offset, now
+        if where > before:
+            moved = now
         elif now - moved > _SILENCE:
             raise TimeoutError(f"restoring {tp.topic}-{tp.partition} stands still at {where} of {end}")
         if now - told > _PROGRESS_EVERY:
             told = now
             progress(reading.count, where, end)
+
+
+def _take(reading: Reading, batch: RawBatch, start: int) -> None:
+    take = reading.take
+    try:
+        for record in internals.unpack(batch.data):
+            if record.offset >= start:
+                take(record.key, record.value, record.headers)
+    except (KafkaError, ValueError) as error:  # ValueError: a header's name that is not UTF-8
+        raise CorruptBatch(f"the batch at offset {batch.header[0]} cannot be decoded ({type(error).__name__})") from None

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from acs_aaep_bridge.core.model import Headers, Outgoing
+from acs_aaep_bridge.core.model import Header, Outgoing
 from acs_aaep_bridge.errors import UnreadableState
 from acs_aaep_bridge.kafka.ports import Item, Owed, Restored
 
@@ -56,7 +56,7 @@ class Reading:
         self._next_offset: int | None = None
         self.count = 0
 
-    def take(self, key: bytes | None, value: bytes | None, headers: Headers) -> None:
+    def take(self, key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> None:
         """One record. Raises UnreadableState for what this version cannot read."""
         if key is None:
             return

@@ -39,8 +39,20 @@ class LenientBatch(NamedTuple):
     next_offset: int
 
 
-def read(data: bytes, topic: str, partition: int, aborted: list[tuple[int, int]], start: int) -> Iterator[LenientBatch]:
-    """The complete batches in `data`, from offset `start` on, without control records and aborted transactions.
+class RawBatch(NamedTuple):
+    """One batch as it lies in the log: its header's fields, all of its bytes, and whether a reader of committed data sees it."""
+
+    header: tuple[int, ...]
+    data: bytes
+    is_shown: bool
+
+    @property
+    def next_offset(self) -> int:
+        return self.header[0] + self.header[6] + 1
+
+
+def batches(data: bytes, aborted: list[tuple[int, int]]) -> Iterator[RawBatch]:
+    """The complete batches in `data`. Those of control records and aborted transactions are not shown.
 
     `aborted` are (producer id, first offset). Raises CorruptBatch when it comes to one.
     """
@@ -49,7 +61,7 @@ def read(data: bytes, topic: str, partition: int, aborted: list[tuple[int, int]]
     aborting: set[int] = set()
     while len(data) - position >= _HEADER.size:
         header = _HEADER.unpack_from(data, position)
-        base, length, magic, crc, attributes, last_delta = header[0], header[1], header[3], header[4], header[5], header[6]
+        base, length, magic, crc, attributes, producer = header[0], header[1], header[3], header[4], header[5], header[9]
         end = position + _LENGTH_ENDS + length
         if end > len(data):
             return
@@ -57,22 +69,30 @@ def read(data: bytes, topic: str, partition: int, aborted: list[tuple[int, int]]
             raise CorruptBatch(f"the batch at offset {base} is of the unknown format {magic}")
         if calc_crc32c(data[position + _CRC_COVERS : end]) != crc:
             raise CorruptBatch(f"the checksum of the batch at offset {base} is wrong")
-        producer = header[9]
         while waiting and waiting[0][1] <= base:
             aborting.add(waiting.pop(0)[0])
-        body = data[position + _HEADER.size : end]
-        records: list[Record] = []
-        faults: dict[int, Fault] = {}
         if attributes & _CONTROL:
             aborting.discard(producer)
-        elif not (attributes & _TRANSACTIONAL and producer in aborting):
-            for record, fault in _records(body, header, topic, partition):
+        is_shown = not attributes & _CONTROL and not (attributes & _TRANSACTIONAL and producer in aborting)
+        yield RawBatch(header, data[position:end], is_shown)
+        position = end
+
+
+def read(data: bytes, topic: str, partition: int, aborted: list[tuple[int, int]], start: int) -> Iterator[LenientBatch]:
+    """The complete batches in `data`, from offset `start` on, without control records and aborted transactions.
+
+    `aborted` are (producer id, first offset). Raises CorruptBatch when it comes to one.
+    """
+    for batch in batches(data, aborted):
+        records: list[Record] = []
+        faults: dict[int, Fault] = {}
+        if batch.is_shown:
+            for record, fault in _records(batch.data[_HEADER.size :], batch.header, topic, partition):
                 if record.offset >= start:
                     records.append(record)
                     if fault is not None:
                         faults[record.offset] = fault
-        yield LenientBatch(tuple(records), faults, base + last_delta + 1)
-        position = end
+        yield LenientBatch(tuple(records), faults, batch.next_offset)
 
 
 def _records(body: bytes, header: tuple[int, ...], topic: str, partition: int) -> Iterator[tuple[Record, Fault | None]]:
