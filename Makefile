@@ -5,6 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest
+JOBS ?= 2
 export PYTHONPATH := src
 
 DEV := $(VENV)/.installed-dev
@@ -19,8 +20,8 @@ help: ## list the targets
 demo: $(DEMO) ## see it work: a broker of its own, sample traffic, what comes out (ARGS="--seconds 60")
 	$(BIN)/python -m acs_aaep_bridge demo $(ARGS)
 
-test: $(DEV) ## all tests but faults, mutants and benchmarks; real Kafka where Java or Docker can be had (ARGS="-k name")
-	$(PYTEST) -m "not faults and not mutants" $(ARGS)
+test: $(DEV) ## all tests but faults, mutants and benchmarks; real Kafka where Java or Docker can be had (ARGS="-k name", JOBS=4)
+	$(PYTEST) -m "not faults and not mutants" -n $(JOBS) --dist loadgroup $(ARGS)
 
 check: $(DEV) ## formatting, lint, types
 	$(BIN)/ruff format --check .

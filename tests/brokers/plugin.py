@@ -27,12 +27,19 @@ class _Server(Protocol):
 S = TypeVar("S", bound=_Server)
 
 _REAL = frozenset({"kafka", "kafka_cluster", "secure_kafka"})
+_COSTLY = ("kafka_cluster", "secure_kafka", "schema_registry")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests are marked by what they use, so that `-m "not kafka"` needs nobody's memory."""
+    """Tests are marked by what they use, so that `-m "not kafka"` needs nobody's memory.
+
+    Where several processes share the tests, those that use a server which is costly to start stay in one of them.
+    """
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
+        for costly in _COSTLY:
+            if costly in fixtures:
+                item.add_marker(pytest.mark.xdist_group(costly))
         if fixtures & _REAL:
             item.add_marker(pytest.mark.kafka)
         if "embedded_broker" in fixtures:
