@@ -403,6 +403,19 @@ def test_a_turn_that_nobody_ended_is_ended_late() -> None:
     assert notes(bridge.send(turn("turnEnd", DAY + 1, outcome="completed"))) == ("late",)
 
 
+def test_a_session_is_not_forgotten_in_the_step_that_ends_it() -> None:
+    """Also with no retention at all: what a timer said of it must be written with its entry."""
+    bridge = Bridge(sessions__closed_retention="0s").send_all([start()])
+    now = bridge.clock.caught_up(bridge.clock.now + 1_800_001)
+    (emit,) = bridge.lifecycle.advance(bridge.table, now)
+    ((key, value),) = bridge.table.changes()
+    assert key == emit.session
+    assert value is not None
+    bridge.table.commit()
+    assert bridge.lifecycle.advance(bridge.table, now + 1) == ()
+    assert bridge.table.changes() == [(key, None)]
+
+
 def test_a_closed_session_is_forgotten_after_its_retention() -> None:
     bridge = Bridge().send_all([start(), stop()])
     assert bridge.table.next_deadline() == EPOCH + 1_000 + 3_600_000

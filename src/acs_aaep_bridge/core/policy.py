@@ -55,7 +55,7 @@ def prepare(config: Config) -> Policy:
             sessions.grace,
             sessions.subagent_idle_timeout,
             sessions.idle_timeout,
-            sessions.closed_retention,
+            max(1, sessions.closed_retention),  # not forgotten as it ends: its entry carries what is still to be said
             sessions.max_open_per_partition,
         ),
     )
