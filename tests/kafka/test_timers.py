@@ -8,7 +8,7 @@ import pytest
 from tests.kafka.bench import CHANGELOG, LIFECYCLE, NORMALIZED, config, copy_of, log, record, running
 
 from acs_aaep_bridge.core.model import Outgoing
-from acs_aaep_bridge.kafka.memory import MemoryLog
+from acs_aaep_bridge.kafka.memory import MemoryLog, MemorySink
 from acs_aaep_bridge.kafka.ports import Item
 
 DELIVERIES = pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
@@ -109,6 +109,31 @@ async def test_what_was_said_is_owed_no_longer() -> None:
         await run.until(lambda: len(memory.values(CHANGELOG)) == 3)
     owing = [[name for name, _ in record(memory, CHANGELOG, place).headers] for place in range(3)]
     assert owing == [[], ["outbox"], []]
+
+
+async def test_what_does_not_fit_into_the_changelog_with_its_session_is_said_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At least once: hundreds of open calls that end with their session must not block the partition."""
+
+    def takes(outgoing: Outgoing) -> bool:
+        return outgoing.topic != CHANGELOG or not outgoing.headers
+
+    monkeypatch.setattr(MemorySink, "fits", lambda sink, outgoing: takes(outgoing))
+    monkeypatch.setattr(
+        MemoryLog, "refusals", lambda log, items: [(item, "too_large") for item in items if not takes(item.outgoing)]
+    )
+    memory = log(sessions=20)
+    memory.publish(NORMALIZED, b"wait", key=b"a", at=_now() - 900)
+    order: list[str] = []
+
+    def trap(operation: str, subject: object) -> None:
+        if operation == "send" and isinstance(subject, list) and subject:
+            order.append(subject[0].outgoing.topic)
+
+    memory.trap = trap
+    async with running(memory, config("at_least_once"), ["lifecycle"]) as run:
+        await run.until(lambda: len(memory.values(CHANGELOG)) == 2)
+    assert memory.values(LIFECYCLE) == [b"a=1", b"a!"]
+    assert order == [LIFECYCLE, CHANGELOG, LIFECYCLE, CHANGELOG]
 
 
 @DELIVERIES

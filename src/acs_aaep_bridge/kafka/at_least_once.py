@@ -120,12 +120,15 @@ class AtLeastOnce(Worker):
         """What a timer decided by the wall clock may be decided otherwise the next time: it is written before it is said.
 
         Written together with what is to be said, and once more without, so that nobody who dies in between takes it along.
+        Where both do not fit into one record of the changelog it is said first, as what a record gives.
         """
         began = time.monotonic()
         if timers_only:
-            owed = _by_session(batch.items)
-            await self._write_state([(key, value) for key, value in changes if value is not None], owed)
-            changes = [(key, value) for key, value in changes if value is None or key in owed]
+            said = _by_session(batch.items)
+            owed = self._fitting(changes, said)
+            first = [(key, value) for key, value in changes if value is not None and (key in owed or key not in said)]
+            await self._write_state(first, owed)
+            changes = [(key, value) for key, value in changes if value is None or key in said]
         await self._acknowledged(batch, self._sink.send(batch.items))
         self.around.failpoint("outputs_acked")
         await self._write_state(changes)
@@ -133,6 +136,19 @@ class AtLeastOnce(Worker):
         self._close(batch, not timers_only, time.monotonic() - began)
         state = self.processor.state
         self.around.observer.sessions_open(self.around.name, *self.partition, state.open_sessions())
+
+    def _fitting(
+        self, changes: Sequence[tuple[bytes, bytes | None]], said: Mapping[bytes, Sequence[Outgoing]]
+    ) -> dict[bytes, Sequence[Outgoing]]:
+        """What is `said` of those sessions whose entry and it are one record that the changelog takes."""
+        changelog = self.around.changelog
+        if changelog is None:
+            return {}
+        speaking = [(key, value) for key, value in changes if key in said]
+        items = entries(changelog.topic, self.partition.partition, speaking, self.around.wall(), said)
+        together = [item.outgoing for item in items if item.outgoing.value is not None]
+        fits, suspect = self._sink.fits, self._sink.suspect
+        return {one.key: said[one.key] for one in together if one.key and (_weight(one) <= suspect or fits(one))}
 
     async def _say_what_is_owed(self) -> None:
         """As a batch of its own, before anything else of this partition."""
@@ -217,6 +233,10 @@ def _by_session(items: Sequence[Item]) -> dict[bytes, list[Outgoing]]:
         if item.session is not None:
             said[item.session].append(item.outgoing)
     return said
+
+
+def _weight(outgoing: Outgoing) -> int:
+    return len(outgoing.value or b"") + sum(len(content or b"") for _, content in outgoing.headers)
 
 
 def _is_late_reject(refused: tuple[Item, Refusal]) -> bool:
