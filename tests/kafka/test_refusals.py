@@ -204,3 +204,11 @@ def test_a_time_ahead_is_measured_from_now() -> None:
     assert [ask(timestamp, 1_000) for timestamp in (5_000, 4_999, 401, 400)] == ["timestamp", None, None, "timestamp"]
     assert [ask(timestamp, 2_000) for timestamp in (6_000, 5_000, 400)] == ["timestamp", None, "timestamp"]
     assert verdicts.on(Item(Outgoing("other", None, b"x", (), 400)), 1_000) is None
+
+
+def test_a_record_without_a_timestamp_is_not_taken_for_an_old_one() -> None:
+    """The broker takes it as it is; the present in its place would be a time that nobody meant."""
+    verdicts = Verdicts()
+    verdicts.remember(Item(Outgoing("t", None, b"", (), 400)), "timestamp", 1_000)
+    verdicts.settle()
+    assert verdicts.on(Item(Outgoing("t", None, b"x", (), -1)), 1_000) is None

@@ -40,11 +40,12 @@ class Verdicts:
 
     def on(self, item: Item, wall: int) -> Refusal | None:
         """What the broker would say to this at `wall` o'clock, as far as we know."""
-        refusal = self._items.get(_identity(item))
-        if refusal is not None:
+        if self._items and (refusal := self._items.get(_identity(item))) is not None:
             return refusal
         topic, timestamp = item.outgoing.topic, item.outgoing.timestamp
         oldest, farthest = self._too_old.get(topic), self._too_far_ahead.get(topic)
+        if timestamp < 0:  # none at all, which is never refused
+            return None
         if (oldest is not None and timestamp <= oldest) or (farthest is not None and timestamp - wall >= farthest):
             return "timestamp"
         return None
