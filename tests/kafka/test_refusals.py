@@ -173,6 +173,25 @@ async def test_events_that_are_too_large_trip_the_brake(delivery: str, known: bo
 
 
 @DELIVERIES
+@KNOWN
+async def test_a_batch_of_which_something_is_taken_does_not_brake(
+    delivery: str, known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record counts as rejected when nothing of it was accepted, whoever finds its elements too large."""
+    _blind(monkeypatch, known)
+    memory = log(normalized=100)
+    memory.publish(RAW, *[b"[1, 200]"] * 10, b"[200, 201]", key=b"k", at=5)
+    settings = config(delivery, dead_letter__max_consecutive="2", kafka__max_poll_records="1", transaction__max_records="1")
+    async with running(memory, settings) as run:
+        await run.until_committed(memory)
+        assert not run.watcher.brakes
+        memory.publish(RAW, *[b"[200, 201]"] * 2, key=b"k", at=5)
+        await run.until(lambda: bool(run.watcher.brakes) or len(memory.values(LETTERS)) == 16)
+        memory.publish(RAW, b"v", key=b"k", at=5)
+        await run.until(lambda: bool(run.watcher.brakes))
+
+
+@DELIVERIES
 async def test_a_refused_timestamp_speaks_for_all_that_are_farther_from_now(delivery: str) -> None:
     """A topic full of old records costs one refusal, not one for each of them."""
     memory = _Strict(dict.fromkeys((RAW, NORMALIZED, LETTERS), 1))

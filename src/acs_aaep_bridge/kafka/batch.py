@@ -182,7 +182,8 @@ class Processor:
             batch.report.events[item.method, "emitted"] -= 1
             batch.report.events[item.method, "rejected"] += 1
             batch.report.dead_letters[code] += 1
-            self._note(item.record, code)
+            if not any(one.record is item.record and one.reject is None for one in batch.items):  # as in `_take`
+                self._note(item.record, code)
         return stand_in
 
     def instead(self, item: Item, refusal: Refusal, wall: int) -> Item:
