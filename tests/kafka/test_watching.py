@@ -158,6 +158,22 @@ async def test_an_outage_is_no_stall(monkeypatch: pytest.MonkeyPatch) -> None:
         await run.until(lambda: not run.watcher.reasons["normalize"])
 
 
+async def test_a_partition_that_is_not_taken_for_long_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A take that hangs is no secret, although nothing has failed yet; it is over when the partition is taken."""
+    monkeypatch.setattr(watch, "LONG_TAKE", 0.1)
+    answers, committed = asyncio.Event(), MemorySource.committed
+
+    async def hanging(self: MemorySource, partition: TopicPartition) -> int | None:
+        await answers.wait()
+        return await committed(self, partition)
+
+    monkeypatch.setattr(MemorySource, "committed", hanging)
+    async with running(log(), config()) as run:
+        await run.until(lambda: any(f"{RAW}-0 has not been taken" in reason for reason in run.watcher.reasons["normalize"]))
+        answers.set()
+        await run.until(lambda: not run.watcher.reasons["normalize"])
+
+
 async def test_lag_counts_from_the_position_when_idle() -> None:
     """Markers at the end of a log leave no lag behind: nobody will ever commit past them."""
     memory = log()
