@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import pytest
 from aiokafka import TopicPartition
+from aiokafka.errors import KafkaConnectionError
 from tests.kafka.bench import CHANGELOG, LETTERS, LIFECYCLE, NORMALIZED, RAW, config, log, record, running
 
 from acs_aaep_bridge.core.deadletter import ERROR_PREFIX
@@ -157,6 +158,28 @@ async def test_a_timestamp_that_is_refused_becomes_the_present(delivery: str, pr
         await run.until_committed(memory)
     assert memory.values(NORMALIZED) == [b"n:old", b"n:older"]
     assert record(memory, NORMALIZED).timestamp >= now
+
+
+async def test_the_present_is_that_of_the_refusal_not_of_before_an_outage() -> None:
+    """At least once a record may wait for its broker for hours; the time it was sent at is no present then."""
+
+    class Aging(MemoryLog):
+        def refusals(self, items: Sequence[Item]) -> list[tuple[Item, Refusal]]:
+            oldest = time.time() * 1000 - 300
+            return [(item, "timestamp") for item in items if item.outgoing.timestamp < oldest]
+
+    memory = Aging(dict.fromkeys((RAW, NORMALIZED, LETTERS), 1))
+    memory.publish(RAW, b"old", key=b"k", at=5)
+    back = time.monotonic() + 1
+
+    def trap(operation: str, subject: object) -> None:
+        if operation == "send" and time.monotonic() < back:
+            raise KafkaConnectionError("away")
+
+    memory.trap = trap
+    async with running(memory, config("at_least_once")) as run:
+        await run.until_committed(memory)
+    assert memory.values(NORMALIZED) == [b"n:old"]
 
 
 @DELIVERIES

@@ -178,12 +178,14 @@ class AtLeastOnce(Worker):
 
     async def _acknowledged(self, batch: Batch, sent: asyncio.Future[None]) -> None:
         """Until every item, or what stands in for it, is acknowledged."""
-        wall = self.around.wall()
+        wall: int | None = None
         while True:
             try:
                 await sent
                 return
             except Refused as refused:
+                # The present of the first refusal, for all: an outage may have come before it, and its own refusal is recognized.
+                wall = wall or self.around.wall()
                 if self.around.changelog is not None and any(map(_is_late_reject, refused.refusals)):
                     raise  # all of its record is rejected, and what it did to the state undone: that takes another reading
                 stand_ins = []
