@@ -53,7 +53,7 @@ class Processor:
         self._wall = 0
         self._present: int | None = None
         self.fits: Callable[[Outgoing], bool] = lambda outgoing: True
-        self.suspect = 1 << 40
+        self.suspect = self._ask_above = 1 << 40
         self._dead_letters = dead_letters
         self.verdicts = Verdicts()
 
@@ -79,6 +79,7 @@ class Processor:
         """Add what `records` give to `batch`. `wall` is the wall clock in milliseconds."""
         started = perf_counter()
         self._wall = wall
+        self._ask_above = -1 if self.verdicts else self.suspect
         stage, state, tick, report = self.stage, self.state, self.clock.record, batch.report
         emits: list[Emit] = []
         mark = state.mark
@@ -117,7 +118,7 @@ class Processor:
 
     def _take(self, batch: Batch, record: Record, outcomes: tuple[Outcome, ...], emits: list[Emit]) -> None:
         """Add what one record gives to `batch`, and what of it was accepted to `emits`, to be counted all at once."""
-        report, items, suspect = batch.report, batch.items, self.suspect
+        report, items, suspect = batch.report, batch.items, self._ask_above
         code: str | None = None
         accepted = False
         before = len(items)
@@ -127,7 +128,7 @@ class Processor:
                 first, refused = len(items), None
                 for outgoing in outcome.outgoing:
                     item = new(Item, (outgoing, None, record, outcome.method, None, None, None if alone else place))
-                    if len(outgoing.value or b"") > suspect or self.verdicts:
+                    if len(outgoing.value or b"") > suspect:
                         item = self._fitting(item)
                         refused = refused or (item if item.reject is not None else None)
                     items.append(item)
