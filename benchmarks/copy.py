@@ -33,7 +33,7 @@ async def copy(bootstrap: str, source: str, target: str, group: str) -> None:
         bootstrap_servers=bootstrap,
         acks="all",
         enable_idempotence=True,
-        compression_type="lz4",
+        compression_type="zstd",
         max_batch_size=_BATCH_BYTES,
     )
     await consumer.start()

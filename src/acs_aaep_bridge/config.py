@@ -214,7 +214,7 @@ class Kafka(Section):
     client_id: str = "acs-aaep-bridge"
     group_prefix: str = Field("acs-aaep-bridge", min_length=1)
     group_instance_id: str | None = None
-    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "lz4"
+    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "zstd"
     idempotence: bool = True
     session_timeout: Duration = 45_000
     heartbeat_interval: Duration = 3_000

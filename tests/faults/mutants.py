@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import uuid
-from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,10 +38,7 @@ def unawaited_delivery() -> None:
     """Exactly once: the transaction is committed without looking at what became of its batches."""
 
     async def send(self: KafkaTransactor, items: Sequence[Item], alone: bool = False) -> None:
-        queues: dict[TopicPartition, deque[Item]] = {}
-        for item in items:
-            queues.setdefault(self._packer.place(item), deque()).append(item)
-        for tp, queue in queues.items():
+        for tp, queue in self._packer.spread(items).items():
             while queue:
                 builder, _ = self._packer.pack(queue, tp.topic)
                 future = await self._producer.send_batch(builder, tp.topic, partition=tp.partition)

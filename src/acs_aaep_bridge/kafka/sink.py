@@ -28,6 +28,7 @@ from acs_aaep_bridge.kafka.ports import Item, Refusal, Refused
 from acs_aaep_bridge.kafka.topics import DEFAULT_LIMIT, RECORD_OVERHEAD, Report
 
 BATCH_BYTES = 512 << 10
+_ROUND_IT = 64  # bytes of an item besides its value, about
 REFUSALS: dict[type[BaseException], Refusal] = {
     MessageSizeTooLargeError: "too_large",
     RecordListTooLargeError: "too_large",
@@ -48,14 +49,28 @@ class Packer:
         for name in self._topics.topics:
             await self.producer.partitions_for(name)
 
-    def place(self, item: Item) -> TopicPartition:
-        """Where an item goes: its own partition, else the one of its key."""
-        topic = item.outgoing.topic
-        if item.partition is not None:
-            return TopicPartition(topic, item.partition)
-        count = internals.partition_count(self.producer, topic) or self._topics.topics[topic].partitions
-        fallback = item.record.partition if item.record is not None else 0
-        return TopicPartition(topic, choose(item.outgoing.key, fallback, count))
+    def spread(self, items: Sequence[Item]) -> dict[TopicPartition, deque[Item]]:
+        """Items by where they go, in their order: to their own partition, else to the one of their key."""
+        counts: dict[str, int] = {}
+        spread: dict[tuple[str, int], deque[Item]] = {}
+        for item in items:
+            outgoing = item.outgoing
+            topic, number = outgoing.topic, item.partition
+            if number is None:
+                count = counts.get(topic)
+                if count is None:
+                    count = counts[topic] = self._count(topic)
+                number = choose(outgoing.key, item.record.partition if item.record is not None else 0, count)
+            place = (topic, number)
+            found = spread.get(place)
+            if found is None:
+                spread[place] = deque((item,))
+            else:
+                found.append(item)
+        return {TopicPartition(*place): found for place, found in spread.items()}
+
+    def _count(self, topic: str) -> int:
+        return internals.partition_count(self.producer, topic) or self._topics.topics[topic].partitions
 
     def pack(self, items: deque[Item], topic: str, alone: bool = False) -> tuple[Any, list[Item]]:
         """Take items from the left into one closed batch; at least one, only one if `alone`."""
@@ -77,6 +92,17 @@ class Packer:
         """Whether a batch of this record alone is within the topic's limit, compressed as it will be."""
         size = internals.batch_size(self.producer, outgoing.key, outgoing.value, outgoing.headers, outgoing.timestamp)
         return size <= self._topics.limit(outgoing.topic)
+
+
+class _Run:
+    """Items of one delivery that lie in one lane, one after the other."""
+
+    __slots__ = ("delivery", "remaining", "size")
+
+    def __init__(self, delivery: _Delivery, remaining: int, size: int) -> None:
+        self.delivery = delivery
+        self.remaining = remaining
+        self.size = size
 
 
 class _Delivery:
@@ -102,11 +128,11 @@ class _Delivery:
 class _Lane:
     """One output partition: at most one batch in flight, so that a repeated batch cannot overtake the next."""
 
-    __slots__ = ("denied", "items", "owners", "since", "suspects", "task")
+    __slots__ = ("denied", "items", "runs", "since", "suspects", "task")
 
     def __init__(self) -> None:
         self.items: deque[Item] = deque()
-        self.owners: deque[_Delivery] = deque()
+        self.runs: deque[_Run] = deque()
         self.task: asyncio.Task[None] | None = None
         self.since: float | None = None
         self.suspects = 0
@@ -170,18 +196,17 @@ class KafkaSink:
             delivery.future.set_result(None)
             return delivery.future
         now = time.monotonic()
-        place, lanes = self._packer.place, self._lanes
-        for item in items:
-            tp = place(item)
-            lane = lanes.get(tp)
+        for tp, some in self._packer.spread(items).items():
+            lane = self._lanes.get(tp)
             if lane is None:
-                lane = lanes[tp] = _Lane()
-            lane.items.append(item)
-            lane.owners.append(delivery)
+                lane = self._lanes[tp] = _Lane()
+            size = sum([len(item.outgoing.value or b"") for item in some]) + _ROUND_IT * len(some)
+            lane.items += some
+            lane.runs.append(_Run(delivery, len(some), size))
             if lane.task is None:
                 lane.since = now
                 lane.task = asyncio.ensure_future(self._drain(tp, lane))
-            self._in_flight += _bytes(item)
+            self._in_flight += size
         if self._in_flight >= self._max_in_flight:
             self._room.clear()
         return delivery.future
@@ -220,34 +245,35 @@ class KafkaSink:
                 else:
                     lane.suspects = len(packed)
         except Exception as bug:  # nobody awaits this task: whoever waits for the items must hear of it
-            for owner in set(lane.owners):
-                if not owner.future.done():
-                    owner.future.set_exception(bug)
+            for delivery in {run.delivery for run in lane.runs}:
+                if not delivery.future.done():
+                    delivery.future.set_exception(bug)
         finally:
             lane.task = None
             lane.since = None
 
     def _acknowledge(self, lane: _Lane, packed: list[Item]) -> None:
         lane.since = time.monotonic()
-        lane.suspects = max(0, lane.suspects - len(packed))
-        owners = lane.owners
-        for item in packed:
-            owners.popleft().settle(1)
-            self._in_flight -= _bytes(item)
-        self._make_room()
+        self._settle(lane, len(packed))
 
-    def _make_room(self) -> None:
+    def _settle(self, lane: _Lane, count: int) -> None:
+        """So many of the lane's items are done with, from the left."""
+        lane.suspects = max(0, lane.suspects - count)
+        while count:
+            run = lane.runs[0]
+            some = min(count, run.remaining)
+            run.remaining -= some
+            count -= some
+            if not run.remaining:
+                lane.runs.popleft()
+                self._in_flight -= run.size
+            run.delivery.settle(some)
         if self._in_flight < self._max_in_flight:
             self._room.set()
 
     def _refuse(self, lane: _Lane, refusal: Refusal) -> None:
-        item = lane.items.popleft()
-        lane.suspects = max(0, lane.suspects - 1)
-        owner = lane.owners.popleft()
-        owner.refusals.append((item, refusal))
-        owner.settle(1)
-        self._in_flight -= _bytes(item)
-        self._make_room()
+        lane.runs[0].delivery.refusals.append((lane.items.popleft(), refusal))
+        self._settle(lane, 1)
 
     async def _recover(self, packer: Packer, tp: TopicPartition, error: BaseException, attempt: int) -> None:
         """Wait before the next attempt; with a new producer if the error says this one will not do."""
@@ -298,7 +324,3 @@ async def _publish(producer: AIOKafkaProducer, builder: Any, tp: TopicPartition)
     except (KafkaError, AssertionError, OSError, TimeoutError) as error:  # a dead producer raises AssertionError too
         return error
     return None
-
-
-def _bytes(item: Item) -> int:
-    return len(item.outgoing.value or b"") + 64

@@ -10,7 +10,6 @@ sent anything, and a retry would commit both copies.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 
 from aiokafka import AIOKafkaProducer, TopicPartition
@@ -50,9 +49,7 @@ class KafkaTransactor:
         await self._producer.begin_transaction()
 
     async def send(self, items: Sequence[Item], alone: bool = False) -> None:
-        by_partition: dict[TopicPartition, deque[Item]] = defaultdict(deque)
-        for item in items:
-            by_partition[self._packer.place(item)].append(item)
+        by_partition = self._packer.spread(items)
         sent: list[tuple[list[Item], asyncio.Future[object]]] = []
         while by_partition:
             for tp in list(by_partition):
