@@ -12,7 +12,7 @@ from tests.faults.chaos import LONG, SHORT, Chaos
 from tests.faults.report import write
 from tests.verdict import Delivery, Evidence
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(3_000)]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(7_000)]
 
 
 @pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
