@@ -47,6 +47,17 @@ async def test_a_key_goes_where_the_java_client_puts_it(place: Place) -> None:
     assert all(numbers == sorted(numbers) and len(numbers) == 20 for numbers in by_key.values())
 
 
+async def test_what_is_given_up_is_not_published(place: Place) -> None:
+    """What still waits for its turn when its sender gives up: a partition that is someone else's by now."""
+    async with place.sink() as sink:
+        first, second, third = (sink.send([_item(place, b"key", value)]) for value in (b"1", b"2", b"3"))
+        second.cancel()
+        await asyncio.gather(first, third)
+        await sink.send([_item(place, b"key", b"4")])
+    found = await asyncio.to_thread(place.read, place.names.normalized)
+    assert [one.value for one in found] == [b"1", b"3", b"4"]
+
+
 async def test_a_place_can_be_named(place: Place) -> None:
     """An item that names its partition goes there, whatever its key."""
     async with place.sink() as sink:

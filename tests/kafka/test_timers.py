@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from aiokafka.errors import KafkaConnectionError
 from tests.kafka.bench import CHANGELOG, LIFECYCLE, NORMALIZED, config, copy_of, log, record, running
 
 from acs_aaep_bridge.core.model import Outgoing
@@ -163,6 +164,28 @@ async def test_a_tombstone_waits_for_the_commit() -> None:
     async with running(memory, config("at_least_once", kafka__max_poll_records="1"), ["lifecycle"]) as run:
         await run.until(lambda: memory.values(CHANGELOG)[-1:] == [None])
     assert committed_before == [True]
+
+
+async def test_a_tombstone_outlives_a_rebalance() -> None:
+    """At least once: what waits for its commit when the partition is revoked and comes back is still written then."""
+    memory = log()
+    memory.publish(NORMALIZED, b"v", b"forget", key=b"a", at=1_000)
+    refusing = True
+
+    def trap(operation: str, about: object) -> None:
+        if operation == "commit" and refusing:
+            raise KafkaConnectionError
+
+    memory.trap = trap
+    async with running(memory, config("at_least_once", kafka__max_poll_records="1"), ["lifecycle"]) as run:
+        await run.until(lambda: sum(report.records for report in run.watcher.reports) == 2)
+        await memory.rebalance("g-lifecycle")
+        await run.until(lambda: len(run.watcher.heard("partition.taken")) == 2)
+        assert memory.values(CHANGELOG)[-1] is not None
+        refusing = False
+        memory.publish(NORMALIZED, b"v", key=b"b", at=2_000)
+        await run.until(lambda: None in memory.values(CHANGELOG))
+    assert [taken["reused"] for taken in run.watcher.heard("partition.taken")] == [False, True]
 
 
 async def test_a_tombstone_does_not_bury_a_session_that_has_come_back() -> None:

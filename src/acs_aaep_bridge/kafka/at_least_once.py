@@ -36,7 +36,7 @@ class AtLeastOnce(Worker):
         self._tell = finished
         self._open: set[asyncio.Task[None]] = set()
         self._mark = LowWaterMark(-1)
-        self._tombstones: deque[tuple[int, Item]] = deque()
+        self._tombstones: deque[tuple[int, Item]] = deque(parked.tombstones if parked else ())
         self._changelog_end = -1
         super().__init__(around, partition, parked)
         self.processor.fits = sink.fits
@@ -45,11 +45,14 @@ class AtLeastOnce(Worker):
     def _begin(self, start: int) -> None:
         super()._begin(start)
         self._mark = LowWaterMark(start)
-        self._tombstones.clear()
         if self._owes_commit:
             self._tell()
         else:
             self.committed_offset = start
+
+    async def _restore(self) -> None:
+        self._tombstones.clear()
+        await super()._restore()
 
     async def _fence(self) -> None:
         """Nothing fences here: a former owner may still publish, and what it publishes twice is the same."""
@@ -62,7 +65,7 @@ class AtLeastOnce(Worker):
 
     def _leave(self, clean: bool) -> Parked | None:
         if clean and (self.around.changelog is None or self._changelog_end >= 0):
-            return Parked(self.processor, self.next_offset, self._changelog_end, None)
+            return Parked(self.processor, self.next_offset, self._changelog_end, None, tuple(self._tombstones))
         for task in self._open:
             task.cancel()
         return None
@@ -210,7 +213,9 @@ class AtLeastOnce(Worker):
         self._bury()
 
     def _bury(self) -> None:
-        """Write the tombstones that no replay can ask for any more."""
+        """Write the tombstones that no replay can ask for any more. None while draining: they would land after the revoke."""
+        if self.draining:
+            return
         due: list[Item] = []
         while self._tombstones and self._tombstones[0][0] <= self.committed_offset:
             due.append(self._tombstones.popleft()[1])

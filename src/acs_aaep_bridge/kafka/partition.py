@@ -23,7 +23,7 @@ from acs_aaep_bridge.kafka.describe import describe
 from acs_aaep_bridge.kafka.inbox import Inbox
 from acs_aaep_bridge.kafka.learning import learn
 from acs_aaep_bridge.kafka.observer import BatchReport, Block
-from acs_aaep_bridge.kafka.ports import Fetched, Owed, Refused, Transactor
+from acs_aaep_bridge.kafka.ports import Fetched, Item, Owed, Refused, Transactor
 from acs_aaep_bridge.kafka.surroundings import Surroundings
 from acs_aaep_bridge.kafka.taking import ASK_WITHIN, restore, where_to_start
 
@@ -55,6 +55,8 @@ class Parked(NamedTuple):
     next_offset: int
     changelog_end: int
     transactor: Transactor | None
+    tombstones: tuple[tuple[int, Item], ...] = ()
+    """At least once: what is forgotten once the group has this offset."""
 
 
 class Worker(ABC):

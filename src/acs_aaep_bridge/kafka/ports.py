@@ -151,7 +151,7 @@ class Sink(Protocol):
     def send(self, items: Sequence[Item]) -> asyncio.Future[None]:
         """Done when all are acknowledged; `Refused` when all are settled and some never will be. In order per partition.
 
-        Items that are cancelled (their future is) may still be published.
+        Items that are cancelled (their future is) are dropped, but for those on their way to the broker already.
         """
 
     def fits(self, outgoing: Outgoing) -> bool:

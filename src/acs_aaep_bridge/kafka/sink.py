@@ -223,7 +223,7 @@ class KafkaSink:
     async def _drain(self, tp: TopicPartition, lane: _Lane) -> None:
         attempt = 0
         try:
-            while lane.items:
+            while self._has_work(lane):
                 packer = self._packer
                 builder, packed = packer.pack(lane.items, tp.topic, alone=lane.suspects > 0)
                 error = await _publish(packer.producer, builder, tp)
@@ -252,6 +252,21 @@ class KafkaSink:
             lane.task = None
             lane.since = None
 
+    def _has_work(self, lane: _Lane) -> bool:
+        """Whether there is anything to publish, once what was given up is dropped: by now another may have written newer."""
+        if any(run.delivery.future.cancelled() for run in lane.runs):
+            items, runs = deque[Item](), deque[_Run]()
+            for run in lane.runs:
+                mine = [lane.items.popleft() for _ in range(run.remaining)]
+                if run.delivery.future.cancelled():
+                    self._in_flight -= run.size
+                else:
+                    items += mine
+                    runs.append(run)
+            lane.items, lane.runs, lane.suspects = items, runs, min(lane.suspects, len(items))
+            self._make_room()
+        return bool(lane.items)
+
     def _acknowledge(self, lane: _Lane, packed: list[Item]) -> None:
         lane.since = time.monotonic()
         self._settle(lane, len(packed))
@@ -268,6 +283,9 @@ class KafkaSink:
                 lane.runs.popleft()
                 self._in_flight -= run.size
             run.delivery.settle(some)
+        self._make_room()
+
+    def _make_room(self) -> None:
         if self._in_flight < self._max_in_flight:
             self._room.set()
 
