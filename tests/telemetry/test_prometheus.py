@@ -64,6 +64,9 @@ class Prometheus:
             return False
 
 
+pytestmark = pytest.mark.xdist_group("prometheus")  # one Prometheus for all of them, not one in each process
+
+
 @pytest.fixture(scope="module")
 def seen(kafka: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     """Prometheus after two bridges have worked off mixed traffic. The second one joined late, so there was a rebalance."""
