@@ -38,7 +38,7 @@ bench: $(DEV) ## how fast: each stage and the whole beside a bare copy, on real 
 test-kafka: $(DEV) ## only the tests that need a real Kafka
 	$(PYTEST) -m "kafka and not faults and not mutants" $(ARGS)
 
-test-faults: $(DEV) ## kill processes and brokers for three minutes, then account for every record (ARGS="--long")
+test-faults: $(DEV) ## kill processes and brokers for some minutes, then account for every record (ARGS="--long")
 	$(PYTEST) -m faults tests/faults $(ARGS)
 
 test-mutants: $(DEV) ## break the delivery code on purpose: the fault tests must notice each time
