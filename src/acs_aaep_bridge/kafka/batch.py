@@ -28,11 +28,6 @@ class Batch:
     entries: list[tuple[bytes, bytes | None]] = field(default_factory=list)
     """Changelog entries (key, value) to be written before those of the state's own changes."""
 
-    @property
-    def size(self) -> int:
-        """Bytes of keys and values to publish."""
-        return sum(len(item.outgoing.value or b"") + len(item.outgoing.key or b"") for item in self.items)
-
 
 class Unpublishable(Exception):
     """No form of this record can be published, not even the reference: the partition must wait for an operator."""
