@@ -7,6 +7,8 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 VERSION = os.environ.get("KAFKA_VERSION", "4.4.0")
@@ -16,6 +18,15 @@ _POM = Path(__file__).with_name("pom.xml")
 
 class Unavailable(Exception):
     """Kafka cannot be had here; says what is missing."""
+
+
+@contextmanager
+def fetching(name: str) -> Iterator[None]:
+    """Only one process at a time: several may start at once and want the same thing. Look again whether it is there."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def java() -> str:
@@ -40,9 +51,7 @@ def _fetch(version: str, folder: Path) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise Unavailable(f"Kafka {version} is not in {CACHE}, and there is no `mvn` to fetch it with")
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / f"kafka-{version}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # several test runs may start at once
+    with fetching(folder.name):
         if folder.is_dir():
             return
         with tempfile.TemporaryDirectory(dir=CACHE, prefix="fetch-") as scratch:

